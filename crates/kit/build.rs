@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, thread};
 
+/// The folder with what is of one architecture in the C sources.
+const ARCHITECTURE: &str = "x86_64";
 /// Symbols that stay visible to the program's link, in the forms that have hooks.
 const HOOKS: [&str; 10] = [
     "__fentry__",
@@ -146,6 +148,7 @@ fn main() {
         println!("cargo::rerun-if-changed={}", crates.join(part).display());
     }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={}", manifest.join(ARCHITECTURE).display());
 
     let offered = [&HOOKS[..], &INLINED[..]].concat();
     // Side by side: each is optimised as a whole, on one processor.
@@ -395,6 +398,8 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
         // Exceptions go through them.
         .args(["-fasynchronous-unwind-tables", "-fno-lto", "-ffunction-sections", "-c"])
         .arg(format!("-DEVERYCALL_NAME={name}"))
+        .arg("-I")
+        .arg(folder.with_file_name(ARCHITECTURE))
         .arg(folder.join(format!("{source}.c")))
         .arg("-o")
         .arg(&object));
@@ -456,6 +461,8 @@ fn preloaded(out: &Path, manifest: &Path, module_object: Option<PathBuf>, librar
         .arg(format!("-Wl,-soname,{library}"))
         .arg("-I")
         .arg(manifest.join("include"))
+        .arg("-I")
+        .arg(manifest.join(ARCHITECTURE))
         .arg(folder.join(source))
         .args(module_object)
         // Before glibc 2.34, dlsym is in a library that a program may not have.

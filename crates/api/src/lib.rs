@@ -15,6 +15,12 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[path = "untraced.rs"]
+mod arch;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[path = "x86_64.rs"]
+mod arch;
 mod error;
 mod lines;
 #[cfg(feature = "log")]

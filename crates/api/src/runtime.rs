@@ -1,13 +1,12 @@
 //! The runtime's table, if the process has one.
 //!
-//! `unsafe`: the table is found by a weak reference, which Rust can only write in assembly, and its
-//! functions are the runtime's. The table is declared as in `everycall.h`.
+//! `unsafe`: the table's functions are the runtime's. It is declared as in `everycall.h`.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
 use std::mem::offset_of;
 
-use crate::Error;
+use crate::{Error, arch};
 
 type Reserved = Option<unsafe extern "C" fn()>;
 type Sink = Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> i32>;
@@ -58,23 +57,8 @@ const NAME_MAX: usize = 64;
 /// The table, if this process has one.
 #[inline(always)]
 fn table() -> Option<&'static Table> {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    {
-        let address: *const Table;
-        // SAFETY: it reads the address of a weak symbol, which is null where nothing defines it.
-        unsafe {
-            std::arch::asm!(
-                ".weak everycall_runtime_v1",
-                "mov {}, qword ptr [rip + everycall_runtime_v1@GOTPCREL]",
-                out(reg) address,
-                options(pure, readonly, nostack, preserves_flags)
-            );
-        }
-        // SAFETY: the runtime's table stays as long as the process.
-        unsafe { address.as_ref() }
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-    None
+    // SAFETY: the runtime's table stays as long as the process.
+    unsafe { arch::table().cast::<Table>().as_ref() }
 }
 
 /// The table, if it has all entries.
@@ -85,19 +69,6 @@ fn whole_table() -> Result<&'static Table, Error> {
 
 pub(crate) fn is_there() -> bool {
     whole_table().is_ok()
-}
-
-#[inline(always)]
-fn stack_pointer() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let pointer: u64;
-        // SAFETY: it copies a register.
-        unsafe { std::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
-        pointer
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    0
 }
 
 /// The table, if marks and lines reach a trace.
@@ -119,7 +90,7 @@ pub(crate) fn mark(class: Mark, name: &str, value: Option<u64>) {
     let length = name.len().min(NAME_MAX) as u32 + 1;
     let what = class as u32 | if value.is_none() { NO_VALUE } else { 0 } | length << 8;
     // SAFETY: the name has that length.
-    unsafe { (table.quick_mark)(what, name.as_ptr(), value.unwrap_or(0), stack_pointer()) };
+    unsafe { (table.quick_mark)(what, name.as_ptr(), value.unwrap_or(0), arch::stack_pointer()) };
 }
 
 /// Bytes of each text that a line keeps.
@@ -149,19 +120,12 @@ pub(crate) fn line(text: &[u8]) {
     let Some(format) = FORMATS.get(count) else { return };
     // SAFETY: the runtime reads as many arguments as there are types, and of each text as many
     // bytes as its precision says.
-    unsafe { (table.log)(format.as_ptr().cast(), types, arguments.as_ptr(), stack_pointer()) };
+    unsafe { (table.log)(format.as_ptr().cast(), types, arguments.as_ptr(), arch::stack_pointer()) };
 }
 
 #[inline]
 pub(crate) fn now() -> u64 {
-    match table() {
-        None => 0,
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 processor has it.
-        Some(_) => unsafe { std::arch::x86_64::_rdtsc() },
-        #[cfg(not(target_arch = "x86_64"))]
-        Some(_) => 0,
-    }
+    table().map_or(0, |_| arch::ticks())
 }
 
 pub(crate) fn ticks_per_second() -> u64 {
@@ -172,13 +136,13 @@ pub(crate) fn ticks_per_second() -> u64 {
 #[inline(never)]
 pub(crate) fn record_thread(on: bool) -> Result<(), Error> {
     // SAFETY: the runtime's function, with a stack pointer of this thread.
-    Error::of(unsafe { (whole_table()?.record_thread)(on.into(), stack_pointer()) })
+    Error::of(unsafe { (whole_table()?.record_thread)(on.into(), arch::stack_pointer()) })
 }
 
 #[inline(never)]
 pub(crate) fn record_process(on: bool) -> Result<(), Error> {
     // SAFETY: the runtime's function, with a stack pointer of this thread.
-    Error::of(unsafe { (whole_table()?.record_process)(on.into(), stack_pointer()) })
+    Error::of(unsafe { (whole_table()?.record_process)(on.into(), arch::stack_pointer()) })
 }
 
 pub(crate) fn take_snapshot(since: u64) -> Result<u64, Error> {

@@ -3,7 +3,7 @@
 use everycall_capture::Program;
 use everycall_format::capture::{OUTPUT_MAX, UNTIL_ZERO, calculation, operation, register};
 
-use crate::abi::{INTEGERS, STACK_POINTER};
+use crate::arch::{INTEGERS, VECTORS};
 use crate::builder::Builder;
 use crate::error::ArgumentError;
 use crate::known::{Known, known};
@@ -225,7 +225,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         }
         if self.options.call_site && self.moment == Moment::Entry {
             self.add(&mut layout.items, CALL_SITE.to_owned(), |it| {
-                let stack = it.call_register(STACK_POINTER);
+                let stack = it.call_register(register::STACK_POINTER);
                 let value = Value::Bits(it.load(stack, 0, 8, false));
                 Ok(Typed { value, ty: None, plain: Some(Plain::Shape(Shape::CallSite)) })
             })?;
@@ -633,14 +633,14 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         }
         let index = number as usize - 1;
         let value = if is_float {
-            if index >= 8 {
+            if index >= VECTORS as usize {
                 return Err(self.error(it, "only the first 8 floating-point arguments are in registers"));
             }
             Value::Bits(self.call_register(register::VECTOR + index as u32))
         } else if let Some(register) = INTEGERS.get(index) {
             Value::Bits(self.call_register(*register))
         } else {
-            let stack = self.call_register(crate::abi::STACK_POINTER);
+            let stack = self.call_register(register::STACK_POINTER);
             let offset = 8 * (i64::from(number) - INTEGERS.len() as i64);
             Value::Bits(self.load(stack, offset, 8, false))
         };

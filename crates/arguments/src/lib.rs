@@ -16,7 +16,8 @@
 // Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
-mod abi;
+#[path = "x86_64.rs"]
+mod arch;
 mod builder;
 mod compile;
 mod condition;

@@ -1,5 +1,6 @@
 //! Where DWARF says that a variable is at a function's first instruction.
 
+use everycall_format::arch::TO_ARGUMENTS;
 use everycall_format::capture::register;
 use everycall_symbols::DwarfSlice;
 use gimli::{AttributeValue, Dwarf, Encoding, Operation, Unit};
@@ -47,8 +48,6 @@ pub(crate) enum Located {
     /// the register if it is one.
     Parts(Vec<(u64, u64, Option<u32>)>),
 }
-
-const RSP: u16 = 7;
 
 /// The location in an attribute, at the address of the first instruction.
 pub(crate) fn located<'a>(
@@ -127,7 +126,7 @@ fn evaluate<'a>(
         }
         [Operation::RegisterOffset { register, offset, .. }] => match register_of(register.0) {
             // The stack pointer's offset is that of a later instruction in code of some compilers.
-            Some(_) if register.0 == RSP => Located::Frame(false),
+            Some(_) if u32::from(register.0) == register::STACK_POINTER => Located::Frame(false),
             Some(register) => Located::Exactly(Place::Memory { register, offset: *offset }),
             None => Located::Nowhere,
         },
@@ -174,7 +173,7 @@ fn frame(
 ) -> Located {
     // Below the return address lies the function's own frame. Above it is what the caller stored.
     if offset >= 0 && is_call_frame(encoding, frame_base) {
-        let (register, offset) = (u32::from(RSP), offset + 8);
+        let (register, offset) = (register::STACK_POINTER, offset + TO_ARGUMENTS);
         return Located::Exactly(if is_address {
             Place::Indirect { register, offset }
         } else {

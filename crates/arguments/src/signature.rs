@@ -1,6 +1,8 @@
 //! A function's parameters and result, with their places.
 
-use crate::abi::{self, Places};
+use everycall_format::capture::register;
+
+use crate::arch::{self, Places};
 use crate::layout;
 use crate::place::{self, Located, Piece, Place};
 use crate::types::{Kind, TypeId, Types};
@@ -126,7 +128,7 @@ pub(crate) fn read(
     // It leaves results as they are that are constant or unused.
     let is_result_kept = !is_clone && (is_external || !is_optimised);
     let result_place = match result {
-        Some(result) if is_result_kept => abi::result(types, result, is_rust, is_rust_only),
+        Some(result) if is_result_kept => arch::result(types, result, is_rust, is_rust_only),
         _ => Place::Unknown,
     };
     Some(Signature { parameters, result, result_place })
@@ -160,7 +162,7 @@ fn places(
             Located::Frame(true) | Located::Later(_) | Located::Exactly(Place::Indirect { .. }) => {
                 assignment.next_reference()
             }
-            Located::Exactly(Place::Memory { register, .. }) if *register != abi::STACK_POINTER => {
+            Located::Exactly(Place::Memory { register, .. }) if *register != register::STACK_POINTER => {
                 assignment.next_reference()
             }
             _ => assignment.next(types, *ty),

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::arch;
 use crate::response;
 
 /// The request to the compiler driver.
@@ -91,7 +92,7 @@ pub enum Stage {
 /// An option that is incompatible with some mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Code for another machine than x86-64.
+    /// Code for another machine.
     Target(String),
     /// Code or data anywhere in 64 bits, where hooks are out of reach.
     LargeModel,
@@ -300,7 +301,9 @@ impl Scan {
             "-fprofile-use" | "-fbranch-probabilities" | "-fauto-profile" => self.found.uses_profile = true,
             "-fno-profile-use" => self.found.uses_profile = false,
             "-target" => self.target(next.unwrap_or_default()),
-            "-m32" | "-mx32" | "-m16" => self.obstacle(Obstacle::Target(arg.to_owned())),
+            _ if arch::OTHER_MACHINE_OPTIONS.contains(&arg) => {
+                self.obstacle(Obstacle::Target(arg.to_owned()))
+            }
             "-mcmodel=large" => self.obstacle(Obstacle::LargeModel),
             "-masm=intel" => self.found.obstacles.push(Obstacle::IntelSyntax),
             "-masm=att" => self.found.obstacles.retain(|found| *found != Obstacle::IntelSyntax),
@@ -423,8 +426,7 @@ impl Scan {
     }
 
     fn target(&mut self, triple: &str) {
-        let ours = ["x86_64", "amd64"].iter().any(|cpu| triple.starts_with(cpu));
-        if !(ours && triple.contains("linux")) {
+        if !(arch::is_target(triple) && triple.contains("linux")) {
             self.obstacle(Obstacle::Target(format!("--target={triple}")));
         }
     }

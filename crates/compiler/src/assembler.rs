@@ -21,7 +21,6 @@ mod lines;
 mod real;
 mod rewriter;
 mod sleds;
-mod trace_insn;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

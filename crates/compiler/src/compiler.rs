@@ -82,7 +82,7 @@ fn launcher_of(command: Vec<OsString>, is_this: impl Fn(&OsStr) -> bool) -> Opti
     line.launchers.into_iter().next().filter(|_| is_wrong)
 }
 
-/// The family of a compiler by its name, such as `x86_64-linux-gnu-g++-12` or `clang++-19`.
+/// The family of a compiler by its name, such as `g++-12` behind a machine's name, or `clang++-19`.
 pub fn family_of_name(name: &OsStr) -> Option<Family> {
     let name = name.to_str()?;
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::Path;
 
+use everycall_format::arch::NAME;
+
+use crate::arch;
 use crate::args::{Invocation, Obstacle};
 use crate::compiler::Family;
 use crate::mode::Mode;
@@ -76,27 +79,11 @@ fn other_family(mode: Mode, family: Family) -> Option<String> {
     Some(format!("{family} does not support mode {mode}; its modes are {modes}"))
 }
 
-/// Target prefixes of cross-compilers' names.
-const OTHER_MACHINES: [&str; 12] = [
-    "aarch64",
-    "arm",
-    "i386",
-    "i486",
-    "i586",
-    "i686",
-    "riscv",
-    "powerpc",
-    "s390x",
-    "mips",
-    "sparc",
-    "loongarch",
-];
-
 fn other_machine(compiler: &Path) -> Option<String> {
     let name = compiler.file_name()?.to_str()?;
     let machine = name.split_once('-').map(|(machine, _)| machine)?;
-    let is_other = OTHER_MACHINES.iter().any(|known| machine.starts_with(known));
-    is_other.then(|| format!("`{name}` compiles for another machine; only x86-64 Linux can be traced"))
+    let is_other = arch::OTHER_MACHINES.iter().any(|known| machine.starts_with(known));
+    is_other.then(|| format!("`{name}` compiles for another machine; only {NAME} Linux can be traced"))
 }
 
 fn linker_of(mode: Mode, family: Family, invocation: &Invocation) -> Option<String> {
@@ -132,7 +119,7 @@ fn sleds_beside_calls(mode: Mode, family: Family, invocation: &Invocation) -> Op
 fn option_of(mode: Mode, family: Family, obstacle: &Obstacle) -> Option<String> {
     match obstacle {
         Obstacle::Target(option) => {
-            Some(format!("{option} compiles for another machine; only x86-64 Linux can be traced"))
+            Some(format!("{option} compiles for another machine; only {NAME} Linux can be traced"))
         }
         Obstacle::LargeModel => Some(format!(
             "-mcmodel=large puts functions out of the hooks' reach in mode {mode}; use -mcmodel=medium"

@@ -197,26 +197,7 @@ pub mod likeness {
     pub const COUNT: u32 = 3;
 }
 
-/// Registers of the traced call, numbered as in DWARF up to [`VECTOR`](register::VECTOR).
-pub mod register {
-    /// General registers: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15. At an entry, rsp is
-    /// what it is at the function's first instruction.
-    pub const GENERAL: u32 = 0;
-    /// How many general registers there are.
-    pub const GENERAL_COUNT: u32 = 16;
-    /// The lower halves of xmm0 to xmm15.
-    pub const VECTOR: u32 = 17;
-    /// The upper halves of xmm0 to xmm15.
-    pub const VECTOR_UPPER: u32 = 33;
-    /// How many vector registers there are.
-    pub const VECTOR_COUNT: u32 = 16;
-    /// st0 and st1: for each the low eight bytes, then the upper two.
-    pub const FLOATING: u32 = 49;
-    /// How many words the floating-point registers have.
-    pub const FLOATING_COUNT: u32 = 4;
-    /// Registers have smaller numbers than this.
-    pub const END: u32 = FLOATING + FLOATING_COUNT;
-}
+pub use crate::arch::register;
 
 /// An item's first byte.
 pub mod status {

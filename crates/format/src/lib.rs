@@ -8,6 +8,7 @@
 //!
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
 //! - [`stamp`]: which events have a time of their own.
+//! - [`arch`]: what is of one architecture.
 //! - [`label`]: the records of labels, instants, spans and counters.
 //! - [`tasks`]: tasks that are named by their code.
 //! - [`log_line`]: the records of log lines.
@@ -39,6 +40,8 @@
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 pub mod all_calls;
+#[path = "x86_64.rs"]
+pub mod arch;
 pub mod arena;
 pub mod budget;
 pub mod calibration;

@@ -29,10 +29,10 @@
 //!   is popped. So a signal handler that jumps away in between leaves one open call too many, never
 //!   one too few. Its stack pointer shows that its frame is dead.
 //!
-//! Hooks preserve every general register and use no other registers. They don't change `errno`, the
-//! direction flag, MXCSR or the x87 control word either. The slow path also preserves the lower
-//! halves of the vector registers, and doesn't use the upper halves. It runs with signals blocked,
-//! on a stack of its own if one is free.
+//! Hooks preserve every general register and use no other registers. They don't change `errno` or
+//! the processor's control words either. The slow path also preserves the lower halves of the
+//! vector registers, and doesn't use the upper halves. It runs with signals blocked, on a stack of
+//! its own if one is free.
 #![no_std]
 
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,7 @@
 //! A small ELF file with symbols only: the names of functions whose code is missing. As a module's
 //! file inside the trace, it gives them to every reader.
 
+use everycall_format::arch::ELF_MACHINE;
 use everycall_format::ect::IMPORTED_BUILD_ID;
 
 /// A function's first address, its size and its name.
@@ -59,9 +60,9 @@ pub(crate) fn image(symbols: &[Symbol<'_>], known: &[u8]) -> (Vec<u8>, Vec<u8>) 
     let mut file = Vec::with_capacity(sections_at as usize + 6 * usize::from(SECTION));
     // 64 bits, little endian, version 1.
     file.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    // A shared object for x86-64.
+    // A shared object.
     file.extend(3_u16.to_le_bytes());
-    file.extend(62_u16.to_le_bytes());
+    file.extend(ELF_MACHINE.to_le_bytes());
     file.extend(1_u32.to_le_bytes());
     for word in [0, 0, sections_at] {
         file.extend(word.to_le_bytes());

@@ -102,9 +102,9 @@ static int is_out_of_reach(const char* part, size_t length) {
     if (name == 0 || length >= sizeof path || !begins_with(part + name - 1, OURS)) return 0;
     for (size_t at = 0; at < length; at++) path[at] = part[at];
     path[length] = 0;
-    const long file = system_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0);
+    const long file = system_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
     if (file >= 0) {
-        system_call(SYS_close, file, 0, 0, 0, 0);
+        system_call(SYS_close, file, 0, 0, 0, 0, 0);
         return 0;
     }
     return file == -ENOENT || file == -EACCES || file == -ENOTDIR || file == -ELOOP || file == -EPERM;
@@ -271,7 +271,7 @@ EXPORTED int getrlimit(int resource, uint64_t* limits) {
 }
 EXPORTED int prlimit(pid_t process, int resource, const uint64_t* limits, uint64_t* before) {
     NEED(prlimit, -1)
-    const int is_own = process == 0 || process == (pid_t)system_call(SYS_getpid, 0, 0, 0, 0, 0);
+    const int is_own = process == 0 || process == (pid_t)system_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
     if (resource != ADDRESS_SPACE || !is_own) return REAL(prlimit)(process, resource, limits, before);
     uint64_t found[2], changed[2] = {0, 0};
     // What was set before is known only until the new limit is.

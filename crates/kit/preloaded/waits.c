@@ -32,6 +32,7 @@
 #include <time.h>
 
 #include "copied.h"
+#include "processor.h"
 #include "everycall.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -139,11 +140,7 @@ static long tid_offset;
 // Whether a mutex contains its owner's thread id.
 static int has_owners;
 
-static int own_tid(void) {
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"((long)SYS_gettid) : "rcx", "r11", "memory");
-    return (int)result;
-}
+static int own_tid(void) { return (int)system_call(SYS_gettid, 0, 0, 0, 0, 0, 0); }
 
 __attribute__((constructor)) static void begin(void) {
     is_filtered();
@@ -202,8 +199,6 @@ static void label_object(const char* kind, const void* object) {
 
 // Attempts until it is known who holds a lock: between two holders, nobody does.
 enum { ATTEMPTS = 100 };
-
-static inline void pause_a_little(void) { __asm__ volatile("pause"); }
 
 // A lock: if an attempt fails, somebody has it.
 #define LOCK(name, attempt_name, parameters, arguments, kind, holder_of)                  \
@@ -299,8 +294,6 @@ WAITS(int, pthread_join, (pthread_t thread, void** value), (thread, value), ENOS
 
 enum { LONG_TICKS = 200 * 1000 };
 
-static inline uint64_t ticks(void) { return __builtin_ia32_rdtsc(); }
-
 static void label_file(int descriptor, uint64_t since) {
     enum { PREFIX = 14, DIGITS = 10, MOST = 64 };
     char path[PREFIX + DIGITS + 1] = "/proc/self/fd/", text[MOST + 1];
@@ -311,12 +304,8 @@ static void label_file(int descriptor, uint64_t since) {
     while ((descriptor /= 10) > 0);
     for (int at = 0; at < count; at++) path[PREFIX + at] = digits[count - 1 - at];
     path[PREFIX + count] = 0;
-    long length;
     // (Not by readlink, which sets errno.)
-    __asm__ volatile("syscall"
-                     : "=a"(length)
-                     : "a"((long)SYS_readlink), "D"(path), "S"(text), "d"((long)MOST)
-                     : "rcx", "r11", "memory");
+    const long length = system_call(SYS_readlink, (long)path, (long)text, MOST, 0, 0, 0);
     if (length <= 0) return;
     text[length] = 0;
     everycall_label_name(text);
@@ -455,55 +444,5 @@ __attribute__((visibility("hidden"), used)) long everycall_waits_futex(
 
 __attribute__((visibility("hidden"), used)) void* everycall_waits_look_up_syscall(void) { return real(NUMBER_syscall); }
 
-_Static_assert(SYS_futex == 202, "the number below");
-__asm__(
-    ".text\n"
-    ".globl syscall\n"
-    ".type syscall, @function\n"
-    "syscall:\n"
-    "  .cfi_startproc\n"
-    "  cmpq $202, %rdi\n"
-    "  je everycall_waits_futex\n"
-    "  movq everycall_waits_syscall_place(%rip), %rax\n"
-    "  movq (%rax), %r11\n"
-    "  testq %r11, %r11\n"
-    "  je 1f\n"
-    "  xorl %eax, %eax\n"
-    "  jmpq *%r11\n"
-    "1:\n"
-    // Before this library's initialiser.
-    "  pushq %rdi\n"
-    "  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %rsi\n"
-    "  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %rdx\n"
-    "  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %rcx\n"
-    "  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %r8\n"
-    "  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %r9\n"
-    "  .cfi_adjust_cfa_offset 8\n"
-    "  subq $8, %rsp\n"
-    "  .cfi_adjust_cfa_offset 8\n"
-    "  call everycall_waits_look_up_syscall\n"
-    "  addq $8, %rsp\n"
-    "  .cfi_adjust_cfa_offset -8\n"
-    "  popq %r9\n"
-    "  .cfi_adjust_cfa_offset -8\n"
-    "  popq %r8\n"
-    "  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rcx\n"
-    "  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rdx\n"
-    "  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rsi\n"
-    "  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rdi\n"
-    "  .cfi_adjust_cfa_offset -8\n"
-    "  movq %rax, %r11\n"
-    "  xorl %eax, %eax\n"
-    "  jmpq *%r11\n"
-    "  .cfi_endproc\n"
-    ".size syscall, . - syscall\n");
+#include "entry_of_syscall.h"
 __attribute__((visibility("hidden"))) void** const everycall_waits_syscall_place = &everycall_waits_real[NUMBER_syscall];

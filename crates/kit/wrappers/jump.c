@@ -5,22 +5,19 @@
 // and `copy` becomes a buffer without one: handlers of signals that this unblocks run, and may jump
 // themselves, while the frames that this jump leaves still exist.
 static const void* jump(const uint64_t* registers, struct jump_buffer* copy) {
-    uint64_t stack_pointer = registers[RSP], code = registers[RIP];
+    uint64_t stack_pointer = registers[STACK_POINTER], code = registers[CODE];
     const void* to = registers;
     if (!are_registers(stack_pointer, code)) {
         const int is_glibcs = are_registers(unscrambled(stack_pointer), unscrambled(code));
         if (is_glibcs && &everycall_runtime_v1 && (uint32_t)registers[MASK_WAS_SAVED] == 1) {
             set_signal_mask(registers[MASK]);
-            // (Not by a call of memcpy. A handler may have changed the buffer, too.)
-            void* target = copy;
-            const void* source = registers;
-            uint64_t count = WORDS;
-            __asm__ volatile("rep movsq" : "+D"(target), "+S"(source), "+c"(count) : : "memory");
+            // A handler may have changed the buffer, too.
+            copy_words(copy, registers, WORDS);
             copy->words[MASK_WAS_SAVED] = 0;
             to = registers = copy->words;
         }
-        stack_pointer = unscrambled(registers[RSP]);
-        code = unscrambled(registers[RIP]);
+        stack_pointer = unscrambled(registers[STACK_POINTER]);
+        code = unscrambled(registers[CODE]);
     }
     if (are_registers(stack_pointer, code)) everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
     return to;

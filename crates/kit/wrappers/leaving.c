@@ -5,6 +5,7 @@
 #include "exceptions.h"
 #include "frames.h"
 #include "jumps.h"
+#include "unwinder.h"
 
 // The functions, as leaving.rs numbers them.
 enum function {
@@ -45,8 +46,6 @@ struct area {
     };
 };
 
-enum { RESULT_REGISTER = 0 };
-
 // All personality routines call _Unwind_SetGR with the exception right before a frame is entered,
 // to clean up or to catch. Some runtimes pass a number instead of an exception: they catch.
 static inline void landing(void* context, uint64_t value, const struct area* area) {
@@ -66,13 +65,13 @@ static inline void landing(void* context, uint64_t value, const struct area* are
 // The signal mask that the jump is going to set is set before: handlers that this unblocks run, and
 // may jump themselves, while the frames that this jump leaves still exist.
 static inline void jump(const uint64_t* registers) {
-    uint64_t stack_pointer = registers[RSP], code = registers[RIP];
+    uint64_t stack_pointer = registers[STACK_POINTER], code = registers[CODE];
     if (!are_registers(stack_pointer, code)) {
         stack_pointer = unscrambled(stack_pointer), code = unscrambled(code);
         if (are_registers(stack_pointer, code) && (uint32_t)registers[MASK_WAS_SAVED] == 1) {
             set_signal_mask(registers[MASK]);
             // A handler may have changed the buffer.
-            stack_pointer = unscrambled(registers[RSP]), code = unscrambled(registers[RIP]);
+            stack_pointer = unscrambled(registers[STACK_POINTER]), code = unscrambled(registers[CODE]);
         }
     }
     if (are_registers(stack_pointer, code)) everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
@@ -113,64 +112,4 @@ __attribute__((visibility("hidden"), used)) const void* everycall_leaves(
     return 0;
 }
 
-// Entered by a jump, with the function's number pushed and the area in r11, above what a trampoline
-// called: that returns behind the call, and the function begins, or, if its result is known, to the
-// function's caller. These functions are called as the
-// ABI says, so their arguments, callee-saved registers and the stack are all that has to stay.
-__asm__(".pushsection .text.everycall_leaving,\"ax\",@progbits\n"
-        ".p2align 4\n"
-        ".globl everycall_leaving\n"
-        ".type everycall_leaving, @function\n"
-        "everycall_leaving:\n"
-        ".cfi_startproc\n"
-        ".cfi_def_cfa_offset 16\n"
-        "    endbr64\n"
-        "    pushq %rbp\n"
-        ".cfi_def_cfa_offset 24\n"
-        ".cfi_offset %rbp, -24\n"
-        "    movq %rsp, %rbp\n"
-        ".cfi_def_cfa_register %rbp\n"
-        "    pushq %rax\n"
-        "    pushq %r10\n"
-        "    pushq %r9\n"
-        "    pushq %r8\n"
-        "    pushq %rcx\n"
-        "    pushq %rdx\n"
-        "    pushq %rsi\n"
-        "    pushq %rdi\n"
-        "    movl 8(%rbp), %edi\n"
-        "    movq %rsp, %rsi\n"
-        "    leaq 32(%rbp), %rdx\n"
-        "    movq %r11, %rcx\n"
-        "    cld\n"
-        "    andq $-16, %rsp\n"
-        "    call everycall_leaves\n"
-        "    testq %rax, %rax\n"
-        "    jnz 1f\n"
-        ".cfi_remember_state\n"
-        "    leaq -64(%rbp), %rsp\n"
-        "    popq %rdi\n"
-        "    popq %rsi\n"
-        "    popq %rdx\n"
-        "    popq %rcx\n"
-        "    popq %r8\n"
-        "    popq %r9\n"
-        "    popq %r10\n"
-        "    popq %rax\n"
-        "    popq %rbp\n"
-        ".cfi_def_cfa %rsp, 16\n"
-        ".cfi_restore %rbp\n"
-        "    addq $8, %rsp\n"
-        ".cfi_def_cfa_offset 8\n"
-        "    ret\n"
-        ".cfi_restore_state\n"
-        "1:  movq %rbp, %rsp\n"
-        "    popq %rbp\n"
-        ".cfi_def_cfa %rsp, 16\n"
-        ".cfi_restore %rbp\n"
-        "    addq $16, %rsp\n"
-        ".cfi_def_cfa_offset 8\n"
-        "    ret\n"
-        ".cfi_endproc\n"
-        ".size everycall_leaving, . - everycall_leaving\n"
-        ".popsection\n");
+#include "entry_of_leaving.h"

@@ -1,14 +1,10 @@
 // prlimit, prlimit64
 #include "limits.h"
+#include "system_call.h"
 
 extern int EVERYCALL_REAL(int, int, const uint64_t*, uint64_t*) EVERYCALL_WEAK;
 
-static int own_id(void) {
-    enum { GETPID = 39 };
-    uint64_t result = GETPID;
-    __asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
-    return (int)result;
-}
+static int own_id(void) { return (int)system_call(CALL_GETPID, 0, 0, 0, 0, 0, 0); }
 
 EVERYCALL_WRAPPER int EVERYCALL_WRAP(int process, int resource, const uint64_t* limits, uint64_t* before) {
     if (resource != ADDRESS_SPACE || (process != 0 && process != own_id()))

@@ -6,13 +6,12 @@
 // before the frame is entered.
 #include "exceptions.h"
 #include "landing_pads.h"
-
-enum { RAX = 0 };
+#include "unwinder.h"
 
 extern void __real__Unwind_SetGR(void*, int, uint64_t) EVERYCALL_WEAK;
 EVERYCALL_WRAPPER void __wrap__Unwind_SetGR(void* context, int index, uint64_t value) {
     const struct exception* exception = (const struct exception*)value;
-    if (index == RAX && exception && is_panic(exception) && _Unwind_GetCFA) {
+    if (index == RESULT_REGISTER && exception && is_panic(exception) && _Unwind_GetCFA) {
         const uint64_t stack_pointer = _Unwind_GetCFA(context);
         const int is_caught = catches(exception, stack_pointer);
         everycall_tell_landing(is_caught ? EVERYCALL_CATCH : EVERYCALL_CLEANUP, stack_pointer,

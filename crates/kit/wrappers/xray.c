@@ -4,7 +4,6 @@
 // that contain XRay events. Such an object's sleds call the hooks below, which go on to the usual
 // hooks, unless a handler is set. In all other objects, sleds call the usual hooks directly.
 #include "runtime.h"
-#include <cpuid.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
 // An executable's functions are visible, as XRay's are: shared objects may call them.
@@ -19,10 +18,10 @@
 // As declared in crates/runtime/src/features/xray.rs.
 struct object {
     uint64_t active;         // not 0: a handler is set
-    uint64_t save_mask;      // the register state that xsave saves, or 0: fxsave
+    uint64_t save_mask;      // which registers are saved, and how (saving.h)
     uint64_t save_size;      // bytes for registers
-    uint32_t save_vectors;   // how vectors are saved: 0 xmm, 1 ymm, 2 zmm and masks, 4 by xsave
-    uint32_t knows_use;      // not 0: xgetbv tells which are in use
+    uint32_t save_vectors;
+    uint32_t knows_use;
     uint64_t module;         // the object's descriptor
     uint64_t functions[2];   // section xray_fn_idx
     uint64_t number;         // XRay's object id, once it is registered
@@ -56,40 +55,7 @@ static uint64_t ask(uint32_t operation, uint64_t first, uint64_t second, uint64_
     return runtime->xray(operation, &everycall_xray_object, first, second, third);
 }
 
-// How the registers are saved around handlers, which may change any of them. Not tiles, protection
-// keys and shadow stacks: these aren't what compilers use on their own. At entries and exits no more
-// than vectors is in use; within a function, x87 may be, too. There, and where there is more than
-// we know, xsave is used, which takes ten times as long.
-static void prepare_saving(struct object* object) {
-    const uint64_t legacy = 0x7, wide = 0xe0, more_general = 1 << 19;
-    const uint32_t xsave_is_on = 1 << 27, has_use = 1 << 2, has_avx = 1 << 28, has_masks_of_64 = 1 << 30;
-    uint32_t a, b, c, d, low, high;
-    object->save_size = 64 + 512;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & xsave_is_on)) return;
-    int is_avx = (c & has_avx) != 0;
-    if (!__get_cpuid_count(13, 1, &a, &b, &c, &d)) return;
-    int knows_use = (a & has_use) != 0;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    uint64_t enabled = (uint64_t)high << 32 | low, mask = enabled & (legacy | wide | more_general);
-    uint64_t size = 512 + 64;
-    for (uint32_t component = 2; component < 64; component++)
-        if (mask >> component & 1) {
-            __get_cpuid_count(13, component, &a, &b, &c, &d);
-            if ((uint64_t)b + a > size) size = (uint64_t)b + a;
-        }
-    // The area of our own is smaller than xsave's.
-    object->save_size = 64 + size;
-    int has_wide = (enabled & wide) == wide;
-    int has_masks = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & has_masks_of_64);
-    if ((enabled & more_general) || (has_wide && !has_masks))
-        object->save_vectors = 4;
-    else if (has_wide)
-        object->save_vectors = 2;
-    else if (is_avx && (enabled & legacy) == legacy)
-        object->save_vectors = 1;
-    object->knows_use = knows_use && object->save_vectors;
-    object->save_mask = mask;
-}
+#include "saving.h"
 
 // Also called by the interface's functions: initialisers of other objects may call them before ours.
 static void begin(void) {
@@ -174,209 +140,7 @@ __attribute__((used)) HIDDEN void everycall_xray_event(uint32_t what, uint64_t s
     if (__errno_location) *__errno_location() = error;
 }
 
-__asm__(
-    // Saves everything: a handler may use any register. rbp is the frame. In it, from its lower end: MXCSR, the
-    // x87 control word, at 8 how the vectors are saved, and from 64 on the vectors. By xsave: its area, from 64 on.
-    "    .macro  everycall_xray_save whole\n"
-    "    pushq   %rbp\n"
-    "    .cfi_def_cfa_offset 16\n"
-    "    .cfi_offset %rbp, -16\n"
-    "    movq    %rsp, %rbp\n"
-    "    .cfi_def_cfa_register %rbp\n"
-    "    pushfq\n"
-    "    cld\n"
-    "    pushq   %rdx\n" // typed events: type in rdi, then rsi, rdx
-    "    pushq   %rsi\n"
-    "    pushq   %rdi\n" // at -32(%rbp): the arguments
-    "    pushq   %rax\n"
-    "    pushq   %rcx\n"
-    "    pushq   %r8\n"
-    "    pushq   %r9\n"
-    "    pushq   %r10\n"
-    "    pushq   %r11\n"
-    "    pushq   %rbx\n" // at -88(%rbp)
-    "    .cfi_offset %rbx, -104\n"
-    "    subq    everycall_xray_object + 16(%rip), %rsp\n"
-    "    andq    $-64, %rsp\n"
-    "    stmxcsr (%rsp)\n"
-    "    fnstcw  4(%rsp)\n"
-    "    .if \\whole\n"
-    "    movl    $4, %ecx\n"
-    "    .else\n"
-    "    movl    everycall_xray_object + 24(%rip), %ecx\n"
-    "    .endif\n"
-    "    cmpl    $0, everycall_xray_object + 28(%rip)\n" // can it be told which vectors are in use?
-    "    je      1f\n"
-    "    cmpl    $3, %ecx\n"
-    "    jae     1f\n"
-    "    movl    %ecx, %ebx\n"
-    "    movl    $1, %ecx\n"
-    "    xgetbv\n"
-    "    movl    %ebx, %ecx\n"
-    "    testl   $0xe4, %eax\n" // upper halves, masks, further vectors
-    "    jnz     1f\n"
-    "    movl    $3, %ecx\n"
-    "1:  movq    %rcx, 8(%rsp)\n"
-    "    cmpl    $1, %ecx\n"
-    "    je      2f\n"
-    "    cmpl    $2, %ecx\n"
-    "    je      3f\n"
-    "    cmpl    $4, %ecx\n"
-    "    je      4f\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
-    "    movaps  %xmm\\n, 64 + 16 * \\n(%rsp)\n"
-    "    .endr\n"
-    "    jmp     7f\n"
-    "2:\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
-    "    vmovdqa %ymm\\n, 64 + 32 * \\n(%rsp)\n"
-    "    .endr\n"
-    "    jmp     7f\n"
-    "3:\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\n"
-    "    vmovdqa64 %zmm\\n, 64 + 64 * \\n(%rsp)\n"
-    "    .endr\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7\n"
-    "    kmovq   %k\\n, 2112 + 8 * \\n(%rsp)\n"
-    "    .endr\n"
-    "    jmp     7f\n"
-    "4:  movq    everycall_xray_object + 8(%rip), %rax\n"
-    "    testq   %rax, %rax\n"
-    "    jz      5f\n"
-    "    xorl    %ecx, %ecx\n" // the header
-    "    .irp    n, 0, 8, 16, 24, 32, 40, 48, 56\n"
-    "    movq    %rcx, 64 + 512 + \\n(%rsp)\n"
-    "    .endr\n"
-    "    movq    %rax, %rdx\n"
-    "    shrq    $32, %rdx\n"
-    "    xsave64 64(%rsp)\n"
-    "    jmp     6f\n"
-    "5:  fxsave64 64(%rsp)\n"
-    "6:  fninit\n" // within a function, its stack may be in use
-    "    fldcw   4(%rsp)\n"
-    "7:\n"
-    "    .endm\n"
-    "    .macro  everycall_xray_restore\n"
-    "    movq    8(%rsp), %rcx\n"
-    "    cmpl    $1, %ecx\n"
-    "    je      2f\n"
-    "    cmpl    $2, %ecx\n"
-    "    je      3f\n"
-    "    cmpl    $4, %ecx\n"
-    "    je      4f\n"
-    "    cmpl    $3, %ecx\n"
-    "    jne     8f\n"
-    "    vzeroupper\n" // they were not in use
-    "    cmpl    $2, everycall_xray_object + 24(%rip)\n"
-    "    jne     8f\n"
-    "    .irp    n, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\n"
-    "    vpxord  %zmm\\n, %zmm\\n, %zmm\\n\n"
-    "    .endr\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7\n"
-    "    kxorq   %k\\n, %k\\n, %k\\n\n"
-    "    .endr\n"
-    "8:\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
-    "    movaps  64 + 16 * \\n(%rsp), %xmm\\n\n"
-    "    .endr\n"
-    "    jmp     7f\n"
-    "2:\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
-    "    vmovdqa 64 + 32 * \\n(%rsp), %ymm\\n\n"
-    "    .endr\n"
-    "    jmp     7f\n"
-    "3:\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\n"
-    "    vmovdqa64 64 + 64 * \\n(%rsp), %zmm\\n\n"
-    "    .endr\n"
-    "    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7\n"
-    "    kmovq   2112 + 8 * \\n(%rsp), %k\\n\n"
-    "    .endr\n"
-    "    jmp     7f\n"
-    "4:  movq    everycall_xray_object + 8(%rip), %rax\n"
-    "    testq   %rax, %rax\n"
-    "    jz      5f\n"
-    "    movq    %rax, %rdx\n"
-    "    shrq    $32, %rdx\n"
-    "    xrstor64 64(%rsp)\n"
-    "    jmp     7f\n"
-    "5:  fxrstor64 64(%rsp)\n"
-    "7:  ldmxcsr (%rsp)\n"
-    "    fldcw   4(%rsp)\n"
-    "    testl   %ebx, %ebx\n" // the result; the flags stay until they are restored themselves
-    "    leaq    -88(%rbp), %rsp\n"
-    "    .endm\n"
-    "    .macro  everycall_xray_pop\n"
-    "    popq    %rbx\n"
-    "    .cfi_restore %rbx\n"
-    "    popq    %r11\n"
-    "    popq    %r10\n"
-    "    popq    %r9\n"
-    "    popq    %r8\n"
-    "    popq    %rcx\n"
-    "    popq    %rax\n"
-    "    popq    %rdi\n"
-    "    popq    %rsi\n"
-    "    popq    %rdx\n"
-    "    popfq\n"
-    "    popq    %rbp\n"
-    "    .cfi_def_cfa %rsp, 8\n"
-    "    .cfi_restore %rbp\n"
-    "    .endm\n"
-    "    .macro  everycall_xray_hook name, what, hook\n"
-    "    .globl  \\name\n"
-    "    .hidden \\name\n"
-    "    .type   \\name, @function\n"
-    "    .p2align 4\n"
-    "\\name:\n"
-    "    .cfi_startproc\n"
-    "    cmpq    $0, everycall_xray_object(%rip)\n"
-    "    je      \\hook\n"
-    "    everycall_xray_save 0\n"
-    "    movq    -32(%rbp), %rdx\n"
-    "    movq    8(%rbp), %rsi\n"
-    "    leaq    8(%rbp), %rcx\n"
-    "    movl    $\\what, %edi\n"
-    "    call    everycall_xray_call\n"
-    "    movl    %eax, %ebx\n"
-    "    everycall_xray_restore\n"
-    "    jz      9f\n"
-    "    .cfi_remember_state\n"
-    "    everycall_xray_pop\n"
-    "    jmp     \\hook\n"
-    "    .cfi_restore_state\n"
-    "9:  everycall_xray_pop\n"
-    "    ret\n"
-    "    .cfi_endproc\n"
-    "    .size   \\name, . - \\name\n"
-    "    .endm\n"
-    "    .macro  everycall_xray_event_hook name, what\n"
-    "    .globl  \\name\n"
-#ifndef EVERYCALL_FOR_EXECUTABLES
-    "    .hidden \\name\n"
-#endif
-    "    .type   \\name, @function\n"
-    "    .p2align 4\n"
-    "\\name:\n"
-    "    .cfi_startproc\n"
-    "    everycall_xray_save 1\n"
-    "    leaq    -32(%rbp), %rdx\n"
-    "    movq    8(%rbp), %rsi\n"
-    "    leaq    8(%rbp), %rcx\n"
-    "    movl    $\\what, %edi\n"
-    "    call    everycall_xray_event\n"
-    "    everycall_xray_restore\n"
-    "    everycall_xray_pop\n"
-    "    ret\n"
-    "    .cfi_endproc\n"
-    "    .size   \\name, . - \\name\n"
-    "    .endm\n"
-    "    .text\n"
-    "    everycall_xray_hook everycall_xray_entry, 0, everycall_called_entry\n"
-    "    everycall_xray_hook everycall_xray_exit, 1, everycall_called_exit\n"
-    "    everycall_xray_hook everycall_xray_tail_exit, 2, everycall_tail_exit\n"
-    "    everycall_xray_event_hook __xray_CustomEvent, 4\n"
-    "    everycall_xray_event_hook __xray_TypedEvent, 5\n");
+#include "entry_of_xray.h"
 
 // The functions of <xray/xray_interface.h>.
 

@@ -1,6 +1,7 @@
 // XRay's log interface (clang's <xray/xray_log_interface.h>), as far as programs bring their own
 // implementation: they register and select it, and these functions call it. XRay's own modes
 // ("xray-basic", "xray-fdr", "xray-profiling") are not there: everycall records instead of them.
+#include "processor.h"
 #include "runtime.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -45,7 +46,7 @@ extern int __xray_remove_handler(void) INTERFACE;
 extern int __xray_remove_handler_arg1(void) INTERFACE;
 
 static void lock(void) {
-    while (__atomic_test_and_set(&is_locked, __ATOMIC_ACQUIRE)) __builtin_ia32_pause();
+    while (__atomic_test_and_set(&is_locked, __ATOMIC_ACQUIRE)) pause_a_little();
 }
 
 static void unlock(void) { __atomic_clear(&is_locked, __ATOMIC_RELEASE); }

@@ -3,7 +3,7 @@
 use everycall_format::arena::ClockReading;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-pub use crate::counter::ticks;
+pub use crate::arch::ticks;
 
 /// Tries per reading; the one with the closest bracket counts.
 const TRIES: usize = 5;

@@ -2,6 +2,8 @@
 
 use everycall_format::ect::meta;
 
+use crate::arch;
+
 /// Texts about the host, as META fields.
 #[must_use]
 pub fn describe() -> Vec<(u32, Vec<u8>)> {
@@ -24,15 +26,8 @@ pub fn describe() -> Vec<(u32, Vec<u8>)> {
         (meta::CPU, cpu.as_bytes().to_vec()),
         (meta::CPU_COUNT, cpu_count.to_string().into_bytes()),
         (meta::CLOCK_SOURCE, clock_source.as_deref().unwrap_or("unknown").trim().as_bytes().to_vec()),
-        (meta::INVARIANT_COUNTER, if is_invariant(field("flags")) { "yes" } else { "no" }.into()),
+        (meta::INVARIANT_COUNTER, if arch::is_invariant(field("flags")) { "yes" } else { "no" }.into()),
     ]
-}
-
-/// Whether the counter runs at one rate in all states of the CPU.
-fn is_invariant(flags: Option<&str>) -> bool {
-    // The generic timer of aarch64 always does.
-    let has = |flag| flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|each| each == flag));
-    cfg!(target_arch = "aarch64") || has("constant_tsc") && has("nonstop_tsc")
 }
 
 #[cfg(test)]
@@ -44,14 +39,5 @@ mod tests {
         let texts = describe();
         assert_eq!(texts.len(), 6);
         assert!(texts.iter().all(|(_, text)| !text.is_empty()), "{texts:?}");
-    }
-
-    #[test]
-    fn both_flags_make_an_invariant_counter() {
-        if cfg!(target_arch = "x86_64") {
-            assert!(is_invariant(Some("fpu constant_tsc nonstop_tsc")));
-            assert!(!is_invariant(Some("fpu constant_tsc")));
-            assert!(!is_invariant(None));
-        }
     }
 }

@@ -7,28 +7,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use everycall_format::Wire;
+use everycall_format::arch::{SITE_SIZE, SLED_SIZE};
 use everycall_format::frame::{self, NamedFrame, Records};
 use everycall_format::frame_pattern::matches;
 use everycall_format::site::{SITES_SECTION, Site, XRAY_SECTION, XraySled, site_kind, sled_kind};
 use everycall_symbols::{
     FunctionEntry, FunctionId, ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, split_part,
 };
-use memchr::memchr_iter;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind};
 
+use crate::arch;
 use crate::code::Code;
 use crate::names::Names;
 
 /// Names of the functions that are called where there are no sites to switch.
 const PLAIN_HOOKS: [&str; 4] =
     ["__fentry__", "__return__", "__cyg_profile_func_enter", "__cyg_profile_func_exit"];
-/// Bytes of a site of mode `nops`, of an XRay sled, and of a call.
-const SITE_SIZE: u64 = 5;
-const SLED_SIZE: u64 = 11;
-const CALL_SIZE: u64 = 5;
-/// Opcode of a call with a 32-bit displacement.
-const CALL: u8 = 0xe8;
 /// Names that are suggested at most.
 const NAMES_FOR_SUGGESTIONS: usize = 200_000;
 
@@ -381,7 +376,7 @@ impl FunctionTable {
             let site = self.sites.get(place)?;
             Some((site.size, site.own))
         };
-        Code::of(bytes.unwrap_or_default(), function.start, site)
+        arch::code_of(bytes.unwrap_or_default(), function.start, site)
     }
 
     /// Bytes of the site with which a function begins; 0 if it doesn't begin with one. Its
@@ -488,13 +483,7 @@ impl FunctionTable {
         let entries = self.symbols.functions().filter(|entry| !entry.is_plt && entry.size > 0);
         let mut functions: Vec<Instrumented> = entries.map(Instrumented::of).collect();
         for Text { address: begin, bytes, .. } in &self.text {
-            for at in memchr_iter(CALL, bytes) {
-                let Some(displacement) = bytes.get(at + 1..).and_then(|rest| rest.first_chunk()) else {
-                    continue;
-                };
-                let address = begin + at as u64;
-                let target =
-                    (address + CALL_SIZE).wrapping_add_signed(i32::from_le_bytes(*displacement).into());
+            for (address, target) in arch::possible_calls(bytes, *begin) {
                 if !hooks.contains(&target) {
                     continue;
                 }
@@ -503,7 +492,12 @@ impl FunctionTable {
                 if address < functions[function].start + functions[function].size {
                     functions[function].sites += 1;
                     let own = 0;
-                    self.sites.push(SiteAt { address, size: CALL_SIZE, function: function as u32, own });
+                    self.sites.push(SiteAt {
+                        address,
+                        size: SITE_SIZE as u64,
+                        function: function as u32,
+                        own,
+                    });
                 }
             }
         }
@@ -536,7 +530,7 @@ fn nops(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
         let own = 0;
         if site.kind <= site_kind::RETURN {
             let of = |distance: i32| place.wrapping_add_signed(distance.into());
-            raw.push((of(site.site), function_of(place, site.function), SITE_SIZE, own));
+            raw.push((of(site.site), function_of(place, site.function), SITE_SIZE as u64, own));
         }
     }
 }
@@ -555,7 +549,7 @@ fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
             // An exit's XRay sled takes the place of the function's `ret`.
             let own = u32::from(sled.kind == sled_kind::EXIT);
             let function = (place + 8).wrapping_add_signed(sled.function);
-            raw.push((place.wrapping_add_signed(sled.sled), function, SLED_SIZE, own));
+            raw.push((place.wrapping_add_signed(sled.sled), function, SLED_SIZE as u64, own));
         }
     }
 }

@@ -28,7 +28,12 @@
 #![deny(missing_docs, clippy::missing_errors_doc)]
 #![cfg_attr(not(loom), no_std)]
 
-mod clear;
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[path = "x86_64.rs"]
+mod arch;
+#[cfg(any(not(target_arch = "x86_64"), loom, miri))]
+#[path = "portable.rs"]
+mod arch;
 mod control;
 mod free_list;
 mod grow;

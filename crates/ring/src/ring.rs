@@ -1,6 +1,6 @@
 //! The writer's slow half: takes slots one by one, and advances to the next segment.
 
-use crate::clear::clear;
+use crate::arch::clear;
 use crate::control::Control;
 use crate::pool::{Pool, Taken};
 use crate::primitive::{AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
@@ -289,7 +289,7 @@ impl<'a> Ring<'a> {
         let control = self.control;
         let segment = self.pool.segment(taken.index);
         // The mark comes first, so that the segment can't be pinned from here on. The fences order
-        // what a reader may see; on x86-64 they cost nothing.
+        // what a reader may see; where the processor keeps stores in order, they cost nothing.
         self.pool.seize(taken.index);
         // The first word is cleared first: a reader that finds the old record finds the whole old
         // segment, and one that doesn't knows that the segment is being cleared. So a reader that

@@ -20,6 +20,8 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+#[path = "x86_64.rs"]
+mod arch;
 mod children;
 mod complete;
 pub mod delegated;

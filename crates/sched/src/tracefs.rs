@@ -19,6 +19,7 @@ use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 use rustix::process::{getpid, getuid};
 use rustix::thread::gettid;
 
+use crate::arch;
 use crate::names::{Name, name_of};
 use crate::pages::{self, Entry};
 use crate::watcher::Watcher;
@@ -106,7 +107,7 @@ impl Tracefs {
         let set = |name: &str, value: &str| instance.set(name, value);
         set("tracing_on", "0")?;
         // This empties the buffers, too.
-        let clock = if !is_beside && set("trace_clock", "x86-tsc").is_ok() {
+        let clock = if !is_beside && set("trace_clock", arch::COUNTER_CLOCK).is_ok() {
             clock::TICKS
         } else {
             set("trace_clock", "mono_raw")?;

@@ -7,20 +7,19 @@
 use object::read::elf::ProgramHeader;
 use object::{LittleEndian, Object, elf};
 
+use everycall_format::arch::{SITE_SIZE, SLED_CALL, SLED_SIZE};
 use everycall_format::site::{NOTE_SECTION, SITES_SECTION, XRAY_SECTION, site_kind, sled_kind};
 
+use crate::arch;
 use crate::elf::{CodeSections, Elf, bytes_at, code_symbols};
+use crate::instruction::Leaves;
 use crate::plt;
 use crate::sites::{SiteEntry, entries};
 
-/// Bytes of a call with a 32-bit displacement: what a site is when it is on.
-const CALL_SIZE: u64 = 5;
-/// Distance from the XRay sled of a tail exit to its hook's return address, and from there to the
-/// jump.
-const SLED_RETURN: u64 = 8;
-const SLED_REST: u64 = 3;
-/// Bytes that one instruction may have.
-const INSTRUCTION_SIZE_MAX: u64 = 15;
+/// Bytes of a call of a hook: what a site is when it is on.
+const CALL_SIZE: u64 = SITE_SIZE as u64;
+/// Distance from the XRay sled of a tail exit to its hook's return address.
+const SLED_RETURN: u64 = (SLED_CALL + SITE_SIZE) as u64;
 
 /// How a function is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ impl Exits {
         for SiteEntry { address, kind, .. } in entries(elf, XRAY_SECTION) {
             if kind == u32::from(sled_kind::TAIL_EXIT) {
                 let behind = address.wrapping_add(SLED_RETURN);
-                sites.push((behind, Some(behind.wrapping_add(SLED_REST))));
+                sites.push((behind, Some(address.wrapping_add(SLED_SIZE as u64))));
             } else if kind == u32::from(sled_kind::EXIT) {
                 sites.push((address.wrapping_add(CALL_SIZE), None));
             }
@@ -110,39 +109,23 @@ impl Exits {
     }
 
     fn follows_call(&self, image: &[u8], address: u64) -> bool {
-        let direct = address.checked_sub(CALL_SIZE).and_then(|from| self.bytes(image, from));
-        let through_slot = address.checked_sub(CALL_SIZE + 1).and_then(|from| self.bytes(image, from));
-        direct.is_some_and(|bytes| bytes.starts_with(&[0xe8]))
-            || through_slot.is_some_and(|bytes| bytes.starts_with(&[0xff, 0x15]))
+        [CALL_SIZE, arch::LONGEST_CALL].into_iter().any(|size| {
+            let code = address.checked_sub(size).and_then(|from| self.bytes(image, from));
+            code.and_then(|code| code.get(..size as usize)).is_some_and(arch::ends_in_call)
+        })
     }
 
     /// Target of the call that begins the function at `start`, as the call of an entry hook does:
     /// an address, or the slot with one.
     pub(crate) fn first_call(&self, image: &[u8], start: u64) -> Option<u64> {
-        let mut rest = self.bytes(image, start)?;
-        let size = rest.len();
-        // A register for indirect jumps, and the register that nested functions save around their
-        // hooks.
-        for before in [&[0xf3, 0x0f, 0x1e, 0xfa][..], &[0x41, 0x52]] {
-            rest = rest.strip_prefix(before).unwrap_or(rest);
-        }
-        while let [0x90, after @ ..] = rest {
-            rest = after;
-        }
-        // The linker's prefix for calls that led through a slot.
-        rest = rest.strip_prefix(&[0x67]).unwrap_or(rest);
-        let ([0xe8, a, b, c, d, after @ ..] | [0xff, 0x15, a, b, c, d, after @ ..]) = rest else {
-            return None;
-        };
-        let behind = start.wrapping_add((size - after.len()) as u64);
-        Some(behind.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
+        arch::first_call(self.bytes(image, start)?, start)
     }
 
     /// Code from `address` on: as much as an instruction may have, or what there is.
     fn bytes<'i>(&self, image: &'i [u8], address: u64) -> Option<&'i [u8]> {
         self.code.iter().find_map(|&(start, offset, size)| {
             let inside = address.checked_sub(start).filter(|inside| *inside < size)?;
-            bytes_at(image, offset.checked_add(inside)?, INSTRUCTION_SIZE_MAX.min(size - inside))
+            bytes_at(image, offset.checked_add(inside)?, arch::INSTRUCTION_SIZE_MAX.min(size - inside))
         })
     }
 
@@ -168,47 +151,15 @@ impl Exits {
 
     /// Classifies the jump or return at `address`; `None` for any other instruction.
     fn instruction(&self, image: &[u8], address: u64) -> Option<Leaving> {
-        let mut rest = self.bytes(image, address)?;
-        let size = rest.len();
-        // Nested functions save a register around their hooks.
-        rest = rest.strip_prefix(&[0x41, 0x5a]).unwrap_or(rest);
-        // Prefixes that don't change jumps and returns, or that processors without their extension
-        // ignore; then REX.
-        while let [0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65, after @ ..] = rest {
-            rest = after;
-        }
-        if let [0x40..=0x4f, after @ ..] = rest {
-            rest = after;
-        }
-        let behind = |after: &[u8]| address.wrapping_add((size - after.len()) as u64);
-        match rest {
-            [0xc3 | 0xc2, ..] => Some(Leaving::Returns),
-            [0xeb, distance, after @ ..] => {
-                let distance = i64::from(distance.cast_signed());
-                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
-            }
-            [0xe9, a, b, c, d, after @ ..] => {
-                let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
-                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
-            }
-            [0xff, 0x25, a, b, c, d, after @ ..] => {
-                let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
-                let slot = behind(after).wrapping_add_signed(distance);
-                let named = self.slot_name(slot);
-                Some(named.map_or(Leaving::JumpsAnywhere, |name| Leaving::JumpsToName(name.to_vec())))
-            }
-            // Conditional tail calls.
-            [0x70..=0x7f, distance, after @ ..] if self.is_untouched => {
-                let distance = i64::from(distance.cast_signed());
-                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
-            }
-            [0x0f, 0x80..=0x8f, a, b, c, d, after @ ..] if self.is_untouched => {
-                let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
-                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
-            }
-            [0xff, operands, ..] if operands >> 3 & 7 == 4 => Some(Leaving::JumpsAnywhere),
-            _ => None,
-        }
+        Some(match arch::leaving(self.bytes(image, address)?, address, self.is_untouched)? {
+            Leaves::Returns => Leaving::Returns,
+            Leaves::JumpsTo(target) => Leaving::JumpsTo(target),
+            Leaves::JumpsThrough(slot) => match self.slot_name(slot) {
+                Some(name) => Leaving::JumpsToName(name.to_vec()),
+                None => Leaving::JumpsAnywhere,
+            },
+            Leaves::JumpsAnywhere => Leaving::JumpsAnywhere,
+        })
     }
 }
 

@@ -24,9 +24,10 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod address_ranges;
+#[path = "x86_64/mod.rs"]
+mod arch;
 mod budget;
 mod build_id;
-mod calls;
 mod constants;
 mod debug;
 mod elf;
@@ -35,6 +36,7 @@ mod file_bytes;
 mod frames;
 mod function;
 mod identity;
+mod instruction;
 mod kept;
 mod locate;
 mod module;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use crate::calls::{self, Target};
+use crate::arch;
 use crate::constants::Constants;
 use crate::debug::{DebugInfo, Declaration, EntryId, InlinedCalls, SplitPlaces};
 use crate::elf;
 use crate::exits::{AllNames, Exits, Leaving};
 use crate::function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 use crate::identity::ModuleIdentity;
+use crate::instruction::Target;
 use crate::locate::{Located, LocatedFile, locate};
 use crate::name::{demangle, is_named, split_part, thunk_target};
 use crate::options::SymbolOptions;
@@ -161,8 +162,8 @@ impl ModuleSymbols {
                 let id = self.function_at(target);
                 let entry = self.table.entry(id);
                 match entry.map(|entry| (entry.is_plt, entry.linkage_name)) {
-                    Some((_, b"__x86_return_thunk")) => Leave::Return,
-                    Some((_, name)) if is_indirect_thunk(name) => Leave::JumpAnywhere,
+                    Some((_, name)) if arch::is_return_thunk(name) => Leave::Return,
+                    Some((_, name)) if arch::is_indirect_thunk(name) => Leave::JumpAnywhere,
                     Some((true, name)) => Leave::JumpByName(String::from_utf8_lossy(name).into_owned()),
                     // A stub without a name, or unknown code.
                     None => Leave::JumpAnywhere,
@@ -192,7 +193,7 @@ impl ModuleSymbols {
                 return None;
             }
             let has_sites = exits.has_sites();
-            for target in calls::targets(exits.code_of(image, start, size)?, start)? {
+            for target in arch::targets(exits.code_of(image, start, size)?, start)? {
                 let (exits, _) = self.exits()?;
                 let name = match target {
                     Target::Slot(slot) => exits.slot_name(slot)?.to_vec(),
@@ -203,7 +204,7 @@ impl ModuleSymbols {
                         }
                         let entry = self.table.entry(id)?;
                         let name = entry.linkage_name;
-                        if is_indirect_thunk(name) || !has_sites && may_be_of_inlined(name) {
+                        if arch::is_indirect_thunk(name) || !has_sites && may_be_of_inlined(name) {
                             return None;
                         }
                         if !entry.is_plt {
@@ -675,11 +676,6 @@ fn may_be_of_inlined(name: &[u8]) -> bool {
 /// Whether this is the name of a part of a function, or of a copy of it.
 fn split_part_of_bytes(name: &[u8]) -> bool {
     str::from_utf8(name).is_ok_and(|name| split_part(name).1.is_some())
-}
-
-/// Whether a jump to this function continues at an address in a register.
-fn is_indirect_thunk(name: &[u8]) -> bool {
-    name.starts_with(b"__x86_indirect_thunk") || name.starts_with(b"__llvm_retpoline")
 }
 
 fn build_table(located: &Located) -> FunctionTable {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use everycall_format::arch::ELF_MACHINE;
 use everycall_format::site::{
     NOTE_MODULE, NOTE_OWNER, NOTE_RUNTIME, NOTE_SECTION, SITES_SECTION, XRAY_SECTION,
 };
@@ -46,7 +47,7 @@ pub struct NoteReport {
 /// Facts of an ELF file that matter for tracing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteReport {
-    /// The machine, as the ELF header states it (62 is x86-64, 183 is aarch64).
+    /// The machine, as the ELF header states it.
     pub machine: u16,
     /// Whether the file is of the 64-bit class. The rest is filled in for 64-bit little-endian
     /// files only.
@@ -73,6 +74,11 @@ pub struct SiteReport {
 }
 
 impl SiteReport {
+    /// Whether programs for the file's machine can be traced.
+    pub fn is_supported(&self) -> bool {
+        self.is_64_bit && self.machine == ELF_MACHINE
+    }
+
     /// Whether it was linked through the prefix, and certainly has no code that was compiled
     /// through it. (Without symbols, calls of plain hooks can't be recognized.) The caller knows
     /// whether definitions of plain hooks are called.
@@ -321,11 +327,4 @@ fn list<'d>(elf: &Elf<'d>, section_name: &str) -> Option<(u64, &'d [u8])> {
     let section = elf.section_by_name(section_name)?;
     let (offset, size) = section.file_range()?;
     Some((section.address(), bytes_at(elf.data(), offset, size)?))
-}
-
-impl SiteReport {
-    /// Whether the file is for x86-64.
-    pub fn is_x86_64(&self) -> bool {
-        self.is_64_bit && self.machine == elf::EM_X86_64.0
-    }
 }

@@ -21,6 +21,8 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+#[path = "x86_64.rs"]
+mod arch;
 mod bars;
 mod clock;
 mod code;
@@ -43,7 +45,6 @@ mod scan;
 mod slots;
 mod spans;
 mod states;
-mod system_calls;
 mod task_list;
 mod tasks;
 mod thread;
@@ -53,6 +54,7 @@ mod trace;
 mod values;
 mod wall;
 
+pub use arch::system_call_name;
 pub use bars::{Bars, Interval, Intervals};
 pub use clock::{Clock, ClockQuality};
 pub use code::Code;
@@ -70,7 +72,6 @@ pub use part::{Part, PartEvents};
 pub use process_tree::Relative;
 pub use renames::Rename;
 pub use states::States;
-pub use system_calls::system_call_name;
 pub use thread::{Checkpoint, ThreadEvents};
 pub use thread_info::{FIBERS_FROM, TASKS_FROM, ThreadInfo};
 pub use thread_states::{StateSpan, StateTimes, ThreadState, ThreadStates, Wait};

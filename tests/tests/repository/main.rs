@@ -1,5 +1,6 @@
 //! The repository's documents and its own structure.
 
+mod architectures;
 mod contributing;
 mod documented;
 mod examples;

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use everycall_format::arch::NAME;
 use everycall_patterns::{FunctionTable, TableError, linked_only as linked_only_text};
 use everycall_recorder::find_program;
 use everycall_symbols::{LinkKind, SiteError, SiteReport, site_report};
@@ -149,9 +150,9 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let shown = path.display();
     let build = "everycall cc -- g++ -O2 -g app.cpp -o app";
-    if !report.is_64_bit || report.machine != object::elf::EM_X86_64.0 {
+    if !report.is_supported() {
         return Prospect::Untraceable(format!(
-            "{shown} is not built for 64-bit x86, and only such programs can be traced; build it for this machine: {build}"
+            "{shown} is not built for {NAME}, and only such programs can be traced; build it for this machine: {build}"
         ));
     }
     let carries_runtime = report.note.is_some_and(|note| note.is_runtime);

@@ -6,7 +6,7 @@
 //! wrong frame pointer a wrong stack. So each exit says that the register has its value again:
 //!
 //! ```text
-//!         popq %rbx                             popq %rbx
+//!         (restores register 3)                 (restores register 3)
 //!         .cfi_def_cfa_offset 8                 .cfi_def_cfa_offset 8
 //!         call __return__                       .cfi_remember_state;.cfi_restore 3;call __return__
 //!         ret                                   ret
@@ -16,9 +16,7 @@
 //! Behind the exit, the state before it is restored, as the compiler's next directives are changes
 //! to that. Nothing is added where a function saves no registers, or has no unwind information.
 
-/// The registers that x86-64 functions have to restore, by their DWARF numbers, and how clang writes them.
-const CALLEE_SAVED: [(u8, &str); 6] =
-    [(3, "%rbx"), (6, "%rbp"), (12, "%r12"), (13, "%r13"), (14, "%r14"), (15, "%r15")];
+use crate::arch::text::{CALLEE_SAVED, is_nop};
 
 /// `DW_CFA_expression` and `DW_CFA_val_expression`, with which gcc describes frames that it aligns.
 const EXPRESSIONS: [u8; 2] = [0x10, 0x16];
@@ -63,7 +61,7 @@ impl Frames {
             // Inline assembler may contain any number of statements.
             _ if !is_read => true,
             _ if ends_a_label(text) => self.place == Place::Behind,
-            _ if text.starts_with(b"nop") => false,
+            _ if is_nop(text) => false,
             _ => {
                 let is_behind = self.place == Place::Behind;
                 if self.place == Place::Before {

@@ -13,14 +13,13 @@ use std::path::{Path, PathBuf};
 
 use everycall_patterns::{Code, Compiled, Selection};
 
+use crate::arch::{self, text::Instruction};
+
 use super::rewriter::{self, Hook};
 
 /// How clang's labels of entry and exit sleds begin, and the sections that list them.
 const SLED: &[u8] = b".Lxray_sled_";
 const SLED_SECTIONS: [&[u8]; 2] = [b"xray_instr_map", b"xray_fn_idx"];
-/// Prefixes that are written like instructions.
-const PREFIXES: [&[u8]; 10] =
-    [b"rep", b"repz", b"repnz", b"repe", b"repne", b"lock", b"bnd", b"notrack", b"data16", b"rex64"];
 
 /// The selection in a file that the compiler prefix wrote.
 pub(super) fn selection(path: &Path) -> io::Result<Selection> {
@@ -76,7 +75,7 @@ struct Reader {
     is_in_sled_section: bool,
     /// Whether the current lines belong to a sled.
     in_sled: bool,
-    /// A `pushq %r10` that belongs to the next hook call, if one comes.
+    /// An instruction that belongs to the next hook call, if one comes.
     push: Option<Range<usize>>,
     drop_pop: bool,
     /// The last line, if it aligns.
@@ -200,10 +199,9 @@ impl Reader {
             return;
         }
         if self.in_sled {
-            let is_return = text.starts_with(b"ret");
-            if !is_return {
+            if !arch::text::is_return(text) {
                 self.in_sled = false;
-                if text.starts_with(b"nop") {
+                if arch::text::is_nop(text) {
                     return self.remove(at.clone());
                 }
             }
@@ -218,12 +216,12 @@ impl Reader {
             }
             return self.remove(at.clone());
         }
-        if std::mem::take(&mut self.drop_pop) && rewriter::is_r10_instruction(text, b"popq") {
+        if std::mem::take(&mut self.drop_pop) && arch::text::restores_chain(text) {
             return self.remove(at.clone());
         }
-        if !self.in_app && rewriter::is_r10_instruction(text, b"pushq") {
+        if !self.in_app && arch::text::saves_chain(text) {
             self.push = Some(at.clone());
-        } else if matches!(text, b"endbr64" | b"nop") {
+        } else if arch::text::may_precede_hook(text) {
             self.push = push;
         }
         self.instruction(text);
@@ -236,17 +234,9 @@ impl Reader {
     }
 
     fn instruction(&mut self, text: &[u8]) {
-        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let Some(mnemonic) = words.find(|word| !PREFIXES.contains(word)) else { return };
-        if mnemonic.starts_with(b"nop") || text == b"xchgw\t%ax, %ax" {
-            return;
-        }
+        let Some(instruction) = arch::text::instruction(text) else { return };
         self.count(1);
-        if !(mnemonic.starts_with(b"j") || mnemonic.starts_with(b"loop")) {
-            return;
-        }
-        // Past a branch hint, as in `jne,pt`.
-        let Some(target) = words.next() else { return };
+        let Instruction::Jump(Some(target)) = instruction else { return };
         let is_numeric =
             target.strip_suffix(b"b").is_some_and(|digits| digits.iter().all(u8::is_ascii_digit));
         let is_backward = self.labels.get(target) == Some(&self.part) || is_numeric && target.len() > 1;

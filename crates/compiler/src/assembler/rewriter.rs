@@ -3,15 +3,13 @@
 //! ```text
 //!         in                                out
 //! f:                                f:.Leverycall_f0:
-//! 1:      call *__fentry__@GOT...   <site>              (push and pop of %r10 around it go: sites keep it)
+//! 1:      call *__fentry__@GOT...   <site>
 //!         ...                       ...
 //!         call __return__
 //!         ret                       <site> ret          (a jump here makes it a tail exit)
 //! ```
 //!
-//! A site is a 5-byte NOP within one aligned 8-byte word, so one store switches it. In front of a plain
-//! `ret`, a site is a `ret` and four bytes that never run: it costs nothing while tracing is off. Its
-//! first byte alone switches it, so it needs no alignment. A site's record
+//! A site (`arch::text::site`) is switched by one store, while threads run it. Its record
 //! (12 bytes, see `everycall_format`'s `Site`) goes into a section that the linker keeps exactly as long as the code:
 //! link-ordered behind it, and in its COMDAT group if it is in one. All offsets are relative to their own place and
 //! between local symbols, so that nothing is left to relocate at run time, in shared objects either.
@@ -24,9 +22,10 @@ use std::io::{self, BufRead, Write};
 
 use everycall_format::site::site_kind;
 
+use crate::arch::{text, trace_insn};
+
 use super::frames::Frames;
 use super::lines::{self, Lines};
-use super::trace_insn;
 
 /// Largest distance between a push and its hook call.
 const PENDING_BYTES_MAX: usize = 4096;
@@ -84,9 +83,9 @@ struct Rewriter<'a> {
     declared: Vec<u8>,
     function: Function,
     functions: u32,
-    /// Lines between a `pushq %r10` and the hook call that it may belong to.
+    /// Lines between an instruction that saves a nested function's frame and the hook call that it may belong to.
     pending: Pending,
-    /// A `popq %r10` that belonged to a hook call comes next.
+    /// The instruction that restores it comes next, and goes.
     drop_pop: bool,
     /// The label of a call of the exit hook, whose site waits for the instruction that determines
     /// its kind.
@@ -109,7 +108,7 @@ struct Function {
     has_entry: bool,
 }
 
-/// A `pushq %r10`, and the `endbr64`, patchable NOPs and directives that may stand before the hook call.
+/// An instruction that saves a nested function's frame, and what may stand before the hook call.
 #[derive(Default)]
 struct Pending {
     push: Vec<u8>,
@@ -279,20 +278,19 @@ impl<'a> Rewriter<'a> {
             Some(Hook::Exit) => return self.pass(b"\n"),
             Some(Hook::Entry) | None => {}
         }
-        if drop_pop && is_r10_instruction(instruction, b"popq") {
+        if drop_pop && text::restores_chain(instruction) {
             return self.pass(b"\n");
         }
-        if self.pending.is_pending() && matches!(instruction, b"endbr64" | b"nop") {
+        if self.pending.is_pending() && text::may_precede_hook(instruction) {
             return self.postpone_or_pass(line);
         }
-        if !self.pending.is_pending() && self.open_exit.is_none() && is_r10_instruction(instruction, b"pushq")
-        {
+        if !self.pending.is_pending() && self.open_exit.is_none() && text::saves_chain(instruction) {
             self.pending.push.extend_from_slice(line);
             return Ok(());
         }
         self.release_pending()?;
         if self.open_exit.is_some() && !instruction.is_empty() {
-            self.close_exit(kind_of_exit(instruction))?;
+            self.close_exit(text::kind_of_exit(instruction))?;
             self.frames.is_left();
         }
         self.pass(line)
@@ -328,9 +326,7 @@ impl<'a> Rewriter<'a> {
         if self.pending.behind.len() > PENDING_BYTES_MAX { self.release_pending() } else { Ok(()) }
     }
 
-    /// Writes a site: before a `ret`, a `ret`; else the 5-byte NOP within one aligned 8-byte word. Padding
-    /// becomes prefixes of the NOP (`cs`, without effect on a NOP or a call) instead of another NOP: one
-    /// instruction less while tracing is off.
+    /// Writes a site.
     fn site(&mut self, label: &[u8], kind: u32) -> io::Result<u32> {
         let site = self.sites;
         self.sites += 1;
@@ -346,10 +342,7 @@ impl<'a> Rewriter<'a> {
             self.pass(b";")?;
             return Ok(site);
         }
-        let (place, bytes) = match kind {
-            site_kind::RETURN => ("\t", "195,15,31,64,0"),
-            _ => ("\t.p2align 3,0x2e,4;", "15,31,68,0,0"),
-        };
+        let (place, bytes) = text::site(kind);
         self.pass(place.as_bytes())?;
         self.pass(label)?;
         write!(self.out, ".Leverycall_s{site}:.byte {bytes};")?;
@@ -432,45 +425,12 @@ fn split_at_commas(operands: &[u8]) -> Vec<&[u8]> {
         .collect()
 }
 
-/// Recognises `call __return__` and its forms for position-independent code and `-fno-plt`.
+/// Recognises `call __return__` and its other forms.
 pub(super) fn hook_call(instruction: &[u8]) -> Option<Hook> {
-    let operand = instruction.strip_prefix(b"call")?;
-    if !operand.first()?.is_ascii_whitespace() {
-        return None;
-    }
-    let operand = operand.trim_ascii_start();
-    let operand = operand.strip_prefix(b"*").unwrap_or(operand);
-    let end =
-        operand.iter().position(|byte| byte.is_ascii_whitespace() || *byte == b'#').unwrap_or(operand.len());
-    let (name, rest) = operand[..end].split_at_checked(10)?;
-    if !matches!(rest, b"" | b"@PLT" | b"@GOTPCREL(%rip)") {
-        return None;
-    }
-    match name {
+    match text::called(instruction)? {
         b"__fentry__" => Some(Hook::Entry),
         b"__return__" => Some(Hook::Exit),
         _ => None,
-    }
-}
-
-pub(super) fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
-    instruction.strip_prefix(mnemonic).is_some_and(|operand| operand.trim_ascii() == b"%r10")
-}
-
-/// The instruction that leaves the function after an exit site: a return, or a jump into another
-/// function.
-fn kind_of_exit(instruction: &[u8]) -> u32 {
-    let mut words =
-        instruction.split(|byte| byte.is_ascii_whitespace() || *byte == b';').filter(|word| !word.is_empty());
-    if words.clone().eq([&b"ret"[..]]) {
-        return site_kind::RETURN;
-    }
-    match words.find(|word| !matches!(*word, b"rep" | b"repz" | b"bnd" | b"notrack")) {
-        Some(word) if word.starts_with(b"jmp") => {
-            let target = words.next().unwrap_or_default();
-            if target == b"__x86_return_thunk" { site_kind::EXIT } else { site_kind::TAIL_EXIT }
-        }
-        _ => site_kind::EXIT,
     }
 }
 

@@ -4,16 +4,17 @@
 //! ```text
 //! .Lxray_sled_0:                      .Lxray_sled_0:
 //!     .ascii "\353\t"                     TRACE enter, or leave by jump where there was one
-//!     nopw 512(%rax,%rax)
+//!     NOPs
 //! .Lxray_sled_1:                      .Lxray_sled_1:
 //!     retq                                TRACE leave; retq
-//!     nopw %cs:512(%rax,%rax)
+//!     NOPs
 //! ```
 
 use std::io::{self, Write};
 
+use crate::arch::{self, trace_insn};
+
 use super::lines::Lines;
-use super::trace_insn;
 
 /// How clang's labels of entry and exit sleds begin.
 const SLED: &[u8] = b".Lxray_sled_";
@@ -60,10 +61,10 @@ impl<'a> Sleds<'a> {
     /// A line of a sled.
     fn sled(&mut self, expected: Expected, line: &[u8]) -> io::Result<()> {
         let text = line.trim_ascii();
-        if expected == Expected::Rest && text.starts_with(b"nop") {
+        if expected == Expected::Rest && arch::text::is_nop(text) {
             return self.out.write_all(b"\n");
         }
-        if expected == Expected::First && text.starts_with(b"ret") {
+        if expected == Expected::First && arch::text::is_return(text) {
             self.expected = Expected::Rest;
             write!(self.out, "\t{};", trace_insn::LEAVE)?;
         } else if expected == Expected::First && text.starts_with(b".ascii") {

@@ -10,11 +10,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
+use everycall_format::arch::NAME;
 use everycall_io::say;
 
 use super::arguments::Rustc;
 use super::functions::{self, Functions};
 use super::{link, noise, tasks_object, tokio};
+use crate::arch::{RUST_TARGET, is_rust_target};
 use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
 use crate::toolbox::{RUSTC_NAME, Toolbox};
 
@@ -131,11 +133,11 @@ fn run(command: Vec<OsString>) -> Result<ExitStatus, Failure> {
         let status = if is_tokio(&rustc) { with_wakes(&compiler, &rustc, &args)? } else { None };
         return status.ok_or_else(|| compiler.replace_this(&args));
     }
-    if let Some(target) = rustc.target.as_deref().filter(|target| !is_supported(target)) {
+    if let Some(target) = rustc.target.as_deref().filter(|target| !is_rust_target(target)) {
         return Err(Failure {
             sentence: format!(
-                "{target} can't be traced, only Linux on x86-64 (such as x86_64-unknown-linux-gnu); build without \
-                 `everycall` for it"
+                "{target} can't be traced, only Linux on {NAME} (such as {RUST_TARGET}); build without `everycall` \
+                 for it"
             ),
             code: EXIT_REFUSED,
         });
@@ -149,7 +151,7 @@ fn is_tokio(rustc: &Rustc) -> bool {
         && std::env::var_os("CARGO_PKG_NAME").is_some_and(|name| name == tokio::CRATE)
         && rustc.makes_code()
         && !rustc.links()
-        && rustc.target.as_deref().is_none_or(is_supported)
+        && rustc.target.as_deref().is_none_or(is_rust_target)
 }
 
 /// Runs rustc so that only tokio's functions that wake tasks are known to the wrapper; `None` if it
@@ -177,11 +179,6 @@ fn with_wakes(compiler: &Compiler, rustc: &Rustc, args: &[OsString]) -> Result<O
     command.args(args);
     listed(&mut command, rustc, &list(text, &scratch, &toolbox, compiler)?);
     run_without_noise(compiler, command).map(Some)
-}
-
-/// Targets of x86-64 Linux with a C library.
-fn is_supported(target: &str) -> bool {
-    target.starts_with("x86_64-") && target.contains("-linux-") && !target.ends_with("x32")
 }
 
 /// Runs rustc so that the crate's functions call hooks.
@@ -377,7 +374,7 @@ mod tests {
     #[test]
     fn targets() {
         for target in ["x86_64-unknown-linux-gnu", "x86_64-unknown-linux-musl", "x86_64-alpine-linux-musl"] {
-            assert!(is_supported(target), "{target}");
+            assert!(is_rust_target(target), "{target}");
         }
         for target in [
             "aarch64-unknown-linux-gnu",
@@ -385,7 +382,7 @@ mod tests {
             "wasm32-wasip1",
             "x86_64-unknown-linux-gnux32",
         ] {
-            assert!(!is_supported(target), "{target}");
+            assert!(!is_rust_target(target), "{target}");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use everycall_format::arch::ELF_MACHINE;
 use everycall_format::tasks::SECTION;
 
 use super::tokio;
@@ -35,7 +36,7 @@ pub(super) fn write<'f>(
     Ok(object)
 }
 
-/// A relocatable object of x86-64 with this text in its section, which linkers keep.
+/// A relocatable object with this text in its section, which linkers keep.
 fn object_of(text: &[u8]) -> Vec<u8> {
     const HEADER: u64 = 64;
     const ENTRY: u64 = 64;
@@ -49,8 +50,8 @@ fn object_of(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     // 64 bits, little endian, version 1, with extensions of GNU's.
     out.extend(b"\x7fELF\x02\x01\x01\x03\0\0\0\0\0\0\0\0");
-    let (relocatable, x86_64) = (1_u16, 62_u16);
-    out.extend([relocatable, x86_64].iter().flat_map(|half| half.to_le_bytes()));
+    let relocatable = 1_u16;
+    out.extend([relocatable, ELF_MACHINE].iter().flat_map(|half| half.to_le_bytes()));
     out.extend(1_u32.to_le_bytes());
     out.extend([0, 0, at_entries].iter().flat_map(|word| word.to_le_bytes()));
     out.extend(0_u32.to_le_bytes());

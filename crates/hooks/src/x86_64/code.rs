@@ -26,6 +26,17 @@ pub fn are_stored_words_whole() -> bool {
     is(b"AuthenticAMD") || is(b"HygonGenuine")
 }
 
+/// Whether code returns, of which `byte` reads the byte at an offset. It reads no further than the
+/// instruction.
+pub fn is_return(byte: impl Fn(u64) -> u8) -> bool {
+    match byte(0) {
+        0xc2 | 0xc3 => true,
+        // With a prefix.
+        0xf2 | 0xf3 => byte(1) == 0xc3,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

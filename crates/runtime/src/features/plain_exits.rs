@@ -10,16 +10,13 @@ use crate::state::arena::Arena;
 use crate::state::trigger_table::{self, Triggers};
 use crate::sys::image::Text;
 use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::arch::SITE_SIZE;
 use everycall_hooks::ModuleDescriptor;
 use everycall_hooks::arch::jump::{self, INSTRUCTION_MAX, Registers};
-use everycall_patch::{Refusal, SITE_SIZE, Site};
+use everycall_patch::{Refusal, Site};
 
 /// Where hooks begin.
 const HOOK_ALIGN: u64 = 64;
-
-const CALL: u8 = 0xe8;
-/// `call`, and what is there while the call's target changes.
-const OPCODES: [u8; 2] = [CALL, 0xa9];
 
 /// Such calls of a module. Their numbers are code offsets.
 pub(crate) struct PlainExits<'a> {
@@ -69,7 +66,7 @@ impl<'a> PlainExits<'a> {
             Some((code(text.start)?, code(text.end)?))
         });
         let hook = self.hook();
-        let is_changed = move |address| Self::byte(address) != CALL || self.target(address) == hook;
+        let is_changed = move |address| !Site::is_call(Self::byte(address)) || self.target(address) == hook;
         self.numbers_in(texts).filter(move |code| is_changed(self.address(*code)))
     }
 
@@ -106,12 +103,11 @@ impl<'a> PlainExits<'a> {
 
     /// Where the call at `address` leads.
     fn target(&self, address: u64) -> u64 {
-        let [_, a, b, c, d] = self.bytes(address);
-        address.wrapping_add(SITE_SIZE as u64).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into())
+        Site::call_target(self.bytes(address), address)
     }
 
     fn is_tail_exit(&self, address: u64, end: u64) -> bool {
-        if !OPCODES.contains(&Self::byte(address)) {
+        if !Site::may_be_call(Self::byte(address)) {
             return false;
         }
         let target = self.target(address);

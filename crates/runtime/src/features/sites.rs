@@ -13,6 +13,7 @@ use crate::sys::image::Text;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
+use everycall_format::arch::SITE_SIZE;
 use everycall_format::site::{Site as NopSite, XraySled, site_kind, sled_kind};
 use everycall_hooks::ModuleDescriptor;
 use everycall_hooks::arch::jump;
@@ -118,7 +119,7 @@ impl<'a> Sites<'a> {
         let numbers = (first..count).take_while(|number| self.function(*number) == function);
         let places = numbers.filter_map(|number| {
             let (place, site) = entry::<NopSite>(self.nops, number as usize)?;
-            Some(place.wrapping_add_signed(site.site.into()) + everycall_patch::SITE_SIZE as u64)
+            Some(place.wrapping_add_signed(site.site.into()) + SITE_SIZE as u64)
         });
         places.fold(None, |found, place| match found {
             None => Some((place, place + 1)),
@@ -206,7 +207,7 @@ impl Sites<'_> {
     /// Whether a site is an exit, and the address behind its call of a hook. `None` for sites of
     /// other kinds.
     pub(crate) fn hook_returns_to(&self, number: u32) -> Option<(bool, u64)> {
-        const CALL: u64 = everycall_patch::SITE_SIZE as u64;
+        const CALL: u64 = SITE_SIZE as u64;
         /// In front of the call in an XRay sled that isn't in the place of a `ret`.
         const BEFORE: u64 = 3;
         let number = number as usize;
@@ -264,14 +265,12 @@ impl Sites<'_> {
         const BEFORE: u64 = 3;
         let (hook, others) = wanted;
         let call = sled.wrapping_add(BEFORE);
-        if captures::is_registering(self.module)
-            || Text::of(self.text, call, everycall_patch::SITE_SIZE).is_none()
-        {
+        if captures::is_registering(self.module) || Text::of(self.text, call, SITE_SIZE).is_none() {
             return wanted;
         }
         // SAFETY: in a loaded segment; volatile, as others may write.
-        let bytes: [u8; everycall_patch::SITE_SIZE] = unsafe { (call as *const [u8; 5]).read_volatile() };
-        let target = jump::direct_call(bytes, call.wrapping_add(everycall_patch::SITE_SIZE as u64));
+        let bytes: [u8; SITE_SIZE] = unsafe { (call as *const [u8; 5]).read_volatile() };
+        let target = jump::direct_call(bytes, call.wrapping_add(SITE_SIZE as u64));
         match target.filter(|target| others.contains(&Some(*target))) {
             Some(target) => (target, [Some(hook), None]),
             None => wanted,

@@ -25,9 +25,10 @@ use crate::sys::filter;
 use crate::sys::image::Text;
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE, membarrier};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use everycall_format::arch::SLED_SIZE;
 use everycall_format::arena::PAGE;
 use everycall_hooks::arch::code;
-use everycall_patch::{Refusal, SLED_SIZE, STEPS_MAX, Site, Step, Stores, Switch};
+use everycall_patch::{Refusal, STEPS_MAX, Site, Step, Stores, Switch};
 
 /// The result for a set of sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::Rele
 use everycall_capture::{Item, Origin, Plain, Program};
 use everycall_format::arena::PAGE;
 use everycall_format::event::{kind, record_word, values};
-use everycall_hooks::arch::capture;
+use everycall_hooks::arch::{capture, code};
 use everycall_hooks::{
     COPY_ROOM, CapturePlace, CapturePlaces, Copies, CopyItem, CopyTest, ModuleDescriptor, copied, copies,
 };
@@ -246,13 +246,7 @@ impl Captures {
 /// Whether the code here returns.
 fn is_return(address: u64) -> bool {
     // SAFETY: code behind the call of a hook that runs.
-    let byte = |offset: u64| unsafe { ((address + offset) as *const u8).read_volatile() };
-    match byte(0) {
-        0xc2 | 0xc3 => true,
-        // With a prefix.
-        0xf2 | 0xf3 => byte(1) == 0xc3,
-        _ => false,
-    }
+    code::is_return(|offset| unsafe { ((address + offset) as *const u8).read_volatile() })
 }
 
 /// A module's captures while they are made.

@@ -30,7 +30,7 @@ fn link_kinds() {
         let report = report(&workshop, "gcc", flags);
         assert_eq!(report.link, link, "{flags:?}");
         assert_eq!(report.interpreter.is_some(), has_interpreter, "{flags:?}");
-        assert!(report.is_x86_64() && !report.is_traceable() && report.note.is_none(), "{flags:?}");
+        assert!(report.is_supported() && !report.is_traceable() && report.note.is_none(), "{flags:?}");
     }
     let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
     if libc.exists() {

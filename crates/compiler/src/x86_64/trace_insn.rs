@@ -2,11 +2,11 @@
 //! operand, a NOP that Intel and AMD reserve. `everycall.h` has those that take a register.
 
 /// A call begins here.
-pub(super) const ENTER: &str = ".byte 15,25,192";
+pub(crate) const ENTER: &str = ".byte 15,25,192";
 /// The function returns.
-pub(super) const LEAVE: &str = ".byte 15,25,200";
+pub(crate) const LEAVE: &str = ".byte 15,25,200";
 /// The function jumps to another one, which returns in its place.
-pub(super) const LEAVE_BY_JUMP: &str = ".byte 15,25,208";
+pub(crate) const LEAVE_BY_JUMP: &str = ".byte 15,25,208";
 
 #[cfg(test)]
 mod tests {

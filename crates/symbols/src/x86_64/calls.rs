@@ -4,14 +4,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-/// A call, or a jump out of the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Target {
-    /// To an image address.
-    Address(u64),
-    /// To the address in a slot.
-    Slot(u64),
-}
+use crate::instruction::Target;
 
 /// The targets of all calls in a function's code, and of jumps out of it: `None` where one is
 /// computed, or the code can't be decoded.

@@ -12,7 +12,6 @@
 use crate::primitive::AtomicU64;
 
 /// Stores zero into each word, in no particular order.
-#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 pub(crate) fn clear(words: &[AtomicU64]) {
     // SAFETY: writes the slice's words only, which may be written through a shared reference. The
     // direction flag is clear in Rust code.
@@ -24,13 +23,5 @@ pub(crate) fn clear(words: &[AtomicU64]) {
             in("rax") 0_u64,
             options(nostack, preserves_flags),
         );
-    }
-}
-
-/// Stores zero into each word, in plain Rust: for model checkers, interpreters, other processors.
-#[cfg(any(not(target_arch = "x86_64"), loom, miri))]
-pub(crate) fn clear(words: &[AtomicU64]) {
-    for word in words {
-        word.store(0, crate::primitive::Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
-//! Where the ABIs put parameters and results.
+//! Where the ABIs of x86-64 put parameters and results.
 
+use everycall_format::arch::TO_ARGUMENTS;
 use everycall_format::capture::register;
 
 use crate::layout;
@@ -11,10 +12,9 @@ use crate::types::{Kind, Type, TypeId, Types};
 /// r8, r9.
 pub(crate) const INTEGERS: [u32; 6] = [5, 4, 1, 2, 8, 9];
 /// The registers of the first eight floating-point arguments.
-const VECTORS: u32 = 8;
+pub(crate) const VECTORS: u32 = 8;
 const RAX: u32 = 0;
 const RDX: u32 = 1;
-pub(crate) const STACK_POINTER: u32 = 7;
 /// Nested deeper than this, a type isn't classified.
 const DEPTH_MAX: usize = 16;
 
@@ -94,7 +94,8 @@ struct Assignment {
 
 impl Assignment {
     fn new(types: &mut Types<'_, '_>, result: Option<TypeId>, is_rust: bool, is_gcc: bool) -> Self {
-        let mut assignment = Self { integers: 0, vectors: 0, stack: 8, is_lost: false, is_rust, is_gcc };
+        let mut assignment =
+            Self { integers: 0, vectors: 0, stack: TO_ARGUMENTS, is_lost: false, is_rust, is_gcc };
         if let Some(result) = result {
             let passed = if is_rust { layout::passed(types, result, true) } else { classify(types, result) };
             match passed {
@@ -219,10 +220,10 @@ impl Assignment {
     fn stacked(&mut self, size: u64, align: u64) -> Place {
         // Arguments are aligned from the first one on, which lies behind the return address.
         let align = align.max(8) as i64;
-        let from_first = self.stack - 8;
-        let offset = (from_first + align - 1) / align * align + 8;
+        let from_first = self.stack - TO_ARGUMENTS;
+        let offset = (from_first + align - 1) / align * align + TO_ARGUMENTS;
         self.stack = offset.saturating_add_unsigned(size.div_ceil(8) * 8);
-        Place::Memory { register: STACK_POINTER, offset }
+        Place::Memory { register: register::STACK_POINTER, offset }
     }
 }
 
