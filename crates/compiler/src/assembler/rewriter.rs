@@ -83,7 +83,7 @@ struct Rewriter<'a> {
     declared: Vec<u8>,
     function: Function,
     functions: u32,
-    /// Lines between an instruction that saves a nested function's frame and the hook call that it may belong to.
+    /// Lines between an instruction that saves a nested function's frame and its hook call.
     pending: Pending,
     /// The instruction that restores it comes next, and goes.
     drop_pop: bool,

@@ -38,12 +38,16 @@
 //! | the first counted call of a function or a thread | null | COUNT, BODY |
 //! | as above, of a frame by id | as above | BODY and FRAME |
 
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod body;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub mod calibration;
 pub mod capture;
 pub mod code;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod copying;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod counts;
 pub mod floating;
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod forked;
@@ -64,6 +68,14 @@ pub mod number;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod object;
 mod processor;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod saving;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod sites;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod slow_path;
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+mod times;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod unstamped;
 
