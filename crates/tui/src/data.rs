@@ -1,10 +1,13 @@
-//! Requests to the library, and its answers with types.
+//! Requests to the library, and what of its answers is shown.
 
-use everycall_view::{Library, Slice, Tree};
-use serde_json::Value;
+use everycall_analysis::{Grouping, Key, Notes, machine};
+pub use everycall_view::FunctionFacts as Function;
+use everycall_view::Library;
+use everycall_view::answers::{self, Details as Call, LabelValue, Scope, Slice, Sought, TimesOfStates, Tree};
+pub use everycall_view::answers::{Kept, Mark, Place, Position, Slow, State};
 
 /// Slowest calls that are listed.
-const INSTANCES: u64 = 500;
+const INSTANCES: usize = 500;
 
 /// A part of the trace: begin and end in nanoseconds; `None` for all of it.
 pub type Range = Option<(u64, u64)>;
@@ -35,59 +38,6 @@ pub struct Trace {
     pub kept: Vec<Kept>,
 }
 
-/// A kept call, or a snapshot.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// As `--kept` takes it.
-    pub number: usize,
-    pub from: u64,
-    pub to: u64,
-    /// Where it is drawn: track and depth; `None` if it isn't there, or wasn't read yet.
-    pub drawn: Option<(u32, usize)>,
-}
-
-/// A function, by its place in the list of all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Function {
-    pub name: String,
-    pub full: String,
-    pub module: String,
-    pub file: Option<String>,
-    pub line: Option<u64>,
-}
-
-/// A mark beside the calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
-    pub track: u32,
-    pub at: u64,
-    pub to: u64,
-    pub kind: String,
-    pub text: String,
-    pub count: u64,
-}
-
-/// A span of a thread's states.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
-    pub from: u64,
-    pub to: u64,
-    /// 0 running, 1 runnable, 2 blocked, 3 unknown.
-    pub state: u64,
-    /// The system call in which it waited.
-    pub waits_in: Option<String>,
-}
-
-/// How long a thread was in each state in a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    pub running_ns: u64,
-    pub runnable_ns: u64,
-    pub blocked_ns: u64,
-    /// How long it waited in which system calls, as far as they are known.
-    pub waits_in: Vec<(String, u64)>,
-}
-
 /// The part of the timeline that is shown: tracks with their levels of nesting, and times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
@@ -108,15 +58,6 @@ pub struct Contents {
     pub marks: Vec<Mark>,
 }
 
-/// Where a call is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    pub track: u32,
-    pub depth: usize,
-    pub from: u64,
-    pub to: u64,
-}
-
 /// One call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
@@ -131,7 +72,7 @@ pub struct Details {
     pub caller: Option<u32>,
     /// All calls of its function since the process began, if they were counted.
     pub all_calls: Option<u64>,
-    pub states: Option<Times>,
+    pub states: Option<TimesOfStates>,
 }
 
 /// The call or mark that a search found.
@@ -180,20 +121,12 @@ pub struct Table {
     pub lacks: Vec<(String, u64)>,
 }
 
-/// One of the slowest calls of a function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Instance {
-    pub place: Place,
-    pub own_ns: u64,
-    pub is_uncertain: bool,
-}
-
 /// A request to the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Trace,
     Window(Window),
-    Details { track: u32, at: u64, depth: usize },
+    Details(Position),
     Next { q: String, cursor: Option<(u64, u32, Option<usize>)>, is_forward: bool, tracks: Vec<u32> },
     Table(Range),
     Tree(Range),
@@ -222,248 +155,127 @@ pub enum Answer {
     Hit(Option<Hit>),
     Table(Table),
     Tree(Tree),
-    Instances(Vec<Instance>),
-}
-
-fn number(value: &Value, name: &str) -> u64 {
-    value[name].as_u64().unwrap_or(0)
-}
-
-fn small(value: &Value, name: &str) -> u32 {
-    u32::try_from(number(value, name)).unwrap_or(u32::MAX)
-}
-
-fn text(value: &Value, name: &str) -> String {
-    value[name].as_str().unwrap_or_default().to_owned()
-}
-
-fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
-    value[name].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn function(value: &Value, name: &str) -> Option<u32> {
-    value[name].as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number != u32::MAX)
+    Instances(Vec<Slow>),
 }
 
 /// Answers a request.
 pub fn answer(library: &Library, request: &Request) -> Result<Answer, String> {
     Ok(match request {
-        Request::Trace => Answer::Trace(trace(&library.answer("trace", "")?)),
+        Request::Trace => Answer::Trace(trace(answers::trace(library)?)),
         Request::Window(window) => Answer::Window(window.clone(), contents(library, window)?),
-        Request::Details { track, at, depth } => {
-            let query = format!("track={track}&at={at}&depth={depth}");
-            Answer::Details(details(&library.answer("slice", &query)?))
-        }
+        Request::Details(position) => Answer::Details(details(answers::slice(library, *position)?)),
         Request::Next { q, cursor, is_forward, tracks } => {
-            let mut query = format!("q={}&tracks={}", escaped(q), joined(tracks));
-            if let Some((from, track, depth)) = cursor {
-                query += &format!("&from={from}&track={track}");
-                query += &depth.map_or_else(String::new, |depth| format!("&depth={depth}"));
-            }
-            query += if *is_forward { "&dir=next" } else { "&dir=previous" };
-            Answer::Hit(hit(&library.answer("next", &query)?))
+            // Where no track is shown, all are meant.
+            let tracks = Some(tracks.as_slice()).filter(|tracks| !tracks.is_empty());
+            let next = answers::next(library, &Sought::Text(q.clone()), *cursor, *is_forward, tracks)?;
+            Answer::Hit(hit(next))
         }
-        Request::Table(range) => Answer::Table(table(&library.answer("report", &ranged(*range))?)),
-        Request::Tree(range) => Answer::Tree(library.tree(&ranged(*range))?),
+        Request::Table(range) => Answer::Table(table(library, *range)?),
+        Request::Tree(range) => Answer::Tree(answers::tree(library, &scope(*range))?),
         Request::Instances { function, range } => {
-            let query = format!("function={function}&limit={INSTANCES}&{}", ranged(*range));
-            let answer = library.answer("instances", &query)?;
-            Answer::Instances(list(&answer, "slowest").iter().map(instance).collect())
+            let instances = answers::instances(library, *function, &scope(*range), INSTANCES)?;
+            Answer::Instances(instances.slowest)
         }
     })
 }
 
-/// The functions from a number on.
-pub fn functions(library: &Library, from: usize) -> Vec<Function> {
-    let answer = library.answer("functions", &format!("from={from}")).unwrap_or_default();
-    let function = |value: &Value| Function {
-        name: text(value, "name"),
-        full: text(value, "full"),
-        module: text(value, "module"),
-        file: value["file"].as_str().map(str::to_owned),
-        line: value["line"].as_u64(),
+fn scope(range: Range) -> Scope {
+    let (from, to) = range.unzip();
+    Scope { from, to, ..Scope::default() }
+}
+
+fn trace(facts: answers::TraceFacts) -> Trace {
+    let track = |track: answers::TrackFacts| Track {
+        id: track.id,
+        pid: track.pid,
+        tid: track.tid,
+        name: track.name,
+        depth: track.depth,
     };
-    answer.as_array().map_or_else(Vec::new, |all| all.iter().map(function).collect())
-}
-
-fn ranged(range: Range) -> String {
-    range.map_or_else(String::new, |(from, to)| format!("from={from}&to={to}"))
-}
-
-fn joined(tracks: &[u32]) -> String {
-    tracks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// A text as a value of a query.
-fn escaped(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
-}
-
-fn trace(value: &Value) -> Trace {
-    let track = |track: &Value| Track {
-        id: small(track, "id"),
-        pid: small(track, "pid"),
-        tid: small(track, "tid"),
-        name: text(track, "name"),
-        depth: number(track, "depth") as usize,
-    };
-    let (read, events) = (number(value, "read_events"), number(value, "events"));
+    let (read, events) = (u128::from(facts.read_events), u128::from(facts.events));
     Trace {
-        program: text(value, "program"),
-        duration_ns: number(value, "duration_ns"),
-        is_opening: value["opening"] == true,
-        is_complete: value["complete"] == true,
-        percent: if events == 0 {
-            0
-        } else {
-            u64::try_from(u128::from(read) * 100 / u128::from(events)).unwrap_or(100)
-        },
-        tracks: list(value, "processes")
-            .iter()
-            .flat_map(|process| list(process, "tracks"))
-            .map(track)
-            .collect(),
-        kept: list(value, "kept").iter().map(kept).collect(),
-        notes: list(value, "notes").iter().filter_map(|note| note.as_str().map(str::to_owned)).collect(),
-    }
-}
-
-fn kept(value: &Value) -> Kept {
-    let drawn = value["track"].as_u64().zip(value["depth"].as_u64());
-    Kept {
-        number: number(value, "number") as usize,
-        from: number(value, "from"),
-        to: number(value, "to"),
-        drawn: drawn.and_then(|(track, depth)| Some((track.try_into().ok()?, depth.try_into().ok()?))),
+        program: facts.program.unwrap_or_default(),
+        duration_ns: facts.duration_ns.unwrap_or(0),
+        is_opening: facts.opening,
+        is_complete: facts.complete,
+        percent: (read * 100).checked_div(events).map_or(0, |percent| percent as u64),
+        tracks: facts.processes.into_iter().flat_map(|process| process.tracks).map(track).collect(),
+        kept: facts.kept,
+        notes: facts.notes,
     }
 }
 
 fn contents(library: &Library, window: &Window) -> Result<Contents, String> {
-    let (from, to, pixels) = (window.from, window.to, window.pixels);
-    let mut contents = Contents::default();
-    for (track, depths) in &window.tracks {
-        let slices = library.slices(*track, (from, to), pixels, depths.clone())?;
-        contents.slices.push((*track, slices));
-    }
-    if window.tracks.is_empty() {
-        return Ok(contents);
-    }
+    let size = (window.from, window.to, window.pixels);
+    let slices = |(track, depths): &(u32, std::ops::Range<usize>)| {
+        Ok((*track, answers::slices(library, *track, size, depths.clone())?))
+    };
     let tracks: Vec<u32> = window.tracks.iter().map(|(track, _)| *track).collect();
-    let query = format!("tracks={}&from={from}&to={to}&pixels={pixels}", joined(&tracks));
-    let states = library.answer("states", &query)?;
-    let span = |span: &Value| {
-        let waits_in = span[4].as_str().map(str::to_owned);
-        Some(State { from: span[0].as_u64()?, to: span[1].as_u64()?, state: span[2].as_u64()?, waits_in })
-    };
-    for (track, spans) in states.as_object().into_iter().flatten() {
-        let spans = spans.as_array().map_or_else(Vec::new, |all| all.iter().filter_map(span).collect());
-        contents.states.extend(track.parse().ok().map(|track| (track, spans)));
-    }
-    let marks = library.answer("marks", &query)?;
-    let mark = |mark: &Value| Mark {
-        track: small(mark, "track"),
-        at: number(mark, "at"),
-        to: mark["to"].as_u64().unwrap_or_else(|| number(mark, "at")),
-        kind: text(mark, "kind"),
-        text: text(mark, "text"),
-        count: number(mark, "count"),
-    };
-    contents.marks = marks.as_array().map_or_else(Vec::new, |all| all.iter().map(mark).collect());
-    Ok(contents)
-}
-
-fn place(value: &Value) -> Place {
-    Place {
-        track: small(value, "track"),
-        depth: number(value, "depth") as usize,
-        from: number(value, "from"),
-        to: number(value, "to"),
-    }
-}
-
-fn details(value: &Value) -> Details {
-    const FLAGS: [(&str, &str); 6] = [
-        ("cut_start", "began before the recording"),
-        ("cut_end", "its end isn't known"),
-        ("unwound", "unwound"),
-        ("tail", "ended in a tail call"),
-        ("at_most", "took at most so long"),
-        ("caller_uncertain", "caller uncertain"),
-    ];
-    let label = |label: &Value| {
-        let name = label[0].as_str().unwrap_or_default();
-        match &label[1] {
-            Value::Null => name.to_owned(),
-            Value::String(value) => format!("{name} = {value}"),
-            value => format!("{name} = {value}"),
-        }
-    };
-    let states = &value["states"];
-    let shown = place(value);
-    let length = shown.to.saturating_sub(shown.from);
-    let bounds = value["low_ns"].as_u64().zip(value["high_ns"].as_u64());
-    let error = bounds.map(|(low, high)| length.saturating_sub(low).max(high.saturating_sub(length)));
-    Details {
-        place: shown,
-        error_ns: error,
-        function: function(value, "function"),
-        own_ns: number(value, "own_ns"),
-        labels: list(value, "labels").iter().map(label).collect(),
-        flags: FLAGS.iter().filter(|(name, _)| value[name] == true).map(|(_, words)| *words).collect(),
-        caller: function(&value["caller"], "function"),
-        all_calls: value["all_calls"].as_u64(),
-        states: states.is_object().then(|| Times {
-            running_ns: number(states, "running_ns"),
-            runnable_ns: number(states, "runnable_ns"),
-            blocked_ns: number(states, "blocked_ns"),
-            waits_in: list(states, "blocked_in")
-                .iter()
-                .filter_map(|wait| Some((wait[0].as_str()?.to_owned(), wait[1].as_u64()?)))
-                .collect(),
-        }),
-    }
-}
-
-fn hit(value: &Value) -> Option<Hit> {
-    let hit = &value["hit"];
-    hit.is_object().then(|| Hit {
-        place: place(hit),
-        function: function(hit, "function"),
-        mark: hit["depth"].is_null().then(|| text(hit, "text")),
-        index: number(value, "index"),
-        total: number(value, "total"),
+    Ok(Contents {
+        slices: window.tracks.iter().map(slices).collect::<Result<_, String>>()?,
+        states: answers::states(library, &tracks, size)?.into_iter().collect(),
+        marks: answers::marks(library, &tracks, size)?,
     })
 }
 
-fn table(value: &Value) -> Table {
-    let row = |row: &Value| Row {
-        function: function(row, "function").unwrap_or(u32::MAX),
-        numbers: COLUMNS.map(|(_, name)| row[name].as_u64()),
+fn details(call: Call) -> Details {
+    let flags = [
+        (call.cut_start, "began before the recording"),
+        (call.cut_end, "its end isn't known"),
+        (call.unwound, "unwound"),
+        (call.tail, "ended in a tail call"),
+        (call.at_most, "took at most so long"),
+        (call.caller_uncertain, "caller uncertain"),
+    ];
+    let label = |(name, value): (String, LabelValue)| match value {
+        LabelValue::Text(text) => format!("{name} = {text}"),
+        LabelValue::Number(Some(number)) => format!("{name} = {number}"),
+        LabelValue::Number(None) => name,
     };
-    let rows: Vec<Row> = list(value, "rows").iter().map(row).collect();
-    let has_more = |row: &Row| row.numbers[ALL_CALLS] > row.numbers[CALLS];
-    let lacks = value["not_in_the_numbers"].as_object().into_iter().flatten();
-    Table {
-        calls: number(value, "calls"),
-        has_more_calls: rows.iter().any(has_more),
-        rows,
-        lacks: lacks
-            .filter_map(|(name, count)| {
-                Some((name.replace('_', " "), count.as_u64().filter(|count| *count > 0)?))
-            })
-            .collect(),
+    let length = call.place.to.saturating_sub(call.place.from);
+    let bounds = call.low_ns.zip(call.high_ns);
+    Details {
+        place: call.place,
+        error_ns: bounds.map(|(low, high)| length.saturating_sub(low).max(high.saturating_sub(length))),
+        function: known(call.function),
+        own_ns: call.own_ns,
+        labels: call.labels.into_iter().map(label).collect(),
+        flags: flags.iter().filter(|(is_so, _)| *is_so).map(|(_, words)| *words).collect(),
+        caller: call.caller.and_then(|caller| known(caller.function)),
+        all_calls: call.all_calls,
+        states: call.states,
     }
 }
 
-fn instance(value: &Value) -> Instance {
-    Instance {
-        place: place(value),
-        own_ns: number(value, "own_ns"),
-        is_uncertain: value["uncertain"] == true,
-    }
+fn known(function: u32) -> Option<u32> {
+    Some(function).filter(|function| *function != u32::MAX)
+}
+
+fn hit(next: answers::Next) -> Option<Hit> {
+    let hit = next.hit?;
+    let (place, function) = (hit.place(), hit.function.and_then(known));
+    Some(Hit { place, function, mark: hit.text, index: next.index, total: next.total })
+}
+
+fn table(library: &Library, range: Range) -> Result<Table, String> {
+    let report = answers::report(library, &scope(range), Grouping::Function, usize::MAX)?;
+    let row = |row: everycall_analysis::Row<'_>| {
+        let Key::Function(function) = row.key else { return None };
+        let numbers = machine::numbers(row.sums);
+        let number = |name: &str| numbers.iter().find(|(of, _)| *of == name).and_then(|(_, number)| *number);
+        Some(Row {
+            function: report.number(*function).unwrap_or(u32::MAX),
+            numbers: COLUMNS.map(|(_, name)| number(name)),
+        })
+    };
+    let rows: Vec<Row> = report.rows().into_iter().filter_map(row).collect();
+    let has_more = |row: &Row| row.numbers[ALL_CALLS] > row.numbers[CALLS];
+    let notes = &report.profile.notes;
+    let lacks = Notes::NAMES.iter().zip(notes.numbers()).filter(|(_, count)| *count > 0);
+    Ok(Table {
+        calls: report.profile.calls,
+        has_more_calls: rows.iter().any(has_more),
+        rows,
+        lacks: lacks.map(|(name, count)| (name.replace('_', " "), count)).collect(),
+    })
 }

@@ -9,9 +9,10 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use everycall_view::answers::functions;
 use everycall_view::{Library, STOPPED};
 
-use crate::data::{Answer, Function, Request, answer, functions};
+use crate::data::{Answer, Function, Request, answer};
 
 /// An answer, with the functions that weren't known before.
 pub struct Delivery {
@@ -110,7 +111,7 @@ fn run(lane: &Lane, library: &Library, send: &Sender<Delivery>) {
         if answer.as_ref().is_err_and(|error| error == STOPPED) {
             continue;
         }
-        let functions = functions(library, known);
+        let functions = functions(library, known, usize::MAX);
         let first = known;
         known += functions.len();
         if send.send(Delivery { first, functions, request, answer }).is_err() {

@@ -4,6 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use everycall_export::Filter;
+use everycall_view::answers::window;
 use everycall_view::{Input, Library};
 
 use crate::draw::draw;
@@ -55,7 +56,7 @@ pub fn run(input: Input, filter: Filter, only: String, kept: Option<usize>) -> i
         }
         if !app.trace.is_opening && !is_restricted {
             is_restricted = true;
-            if let Ok(window) = library.window() {
+            if let Ok(window) = window(&library) {
                 app.restrict(window);
             }
         }

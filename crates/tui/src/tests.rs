@@ -3,12 +3,13 @@
 //! them.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use everycall_view::{Slice, Tree, TreeNode, bits};
+use everycall_view::answers::{Slice, TimesOfStates, Tree, TreeNode};
+use everycall_view::bits;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::data::{
-    Answer, Contents, Details, Function, Instance, Kept, Mark, Place, Request, Row, State, Table, Times,
+    Answer, Contents, Details, Function, Kept, Mark, Place, Position, Request, Row, Slow, State, Table,
     Trace, Track, Window,
 };
 use crate::draw::draw;
@@ -45,13 +46,12 @@ fn contents() -> Contents {
         slice(0, 200_000, 900_000, 1, 1, bits::CUT_START),
         slice(1, 200_000, 800_000, 5, 1, bits::AT_MOST),
     ];
-    let state =
-        |from, to, state, call: Option<&str>| State { from, to, state, waits_in: call.map(Into::into) };
-    let mark = |kind: &str, at: u64, to: u64, text: &str| Mark {
+    let state = |from, to, state, waits_in| State { from, to, state, woken_by: None, waits_in };
+    let mark = |kind, at: u64, to: u64, text: &str| Mark {
         track: 1,
         at,
-        to,
-        kind: kind.into(),
+        to: Some(to).filter(|to| *to > at),
+        kind,
         text: text.into(),
         count: 1,
     };
@@ -91,6 +91,7 @@ fn trace() -> Trace {
 
 fn functions() -> Vec<Function> {
     let function = |name: &&str| Function {
+        id: 0,
         name: (*name).to_owned(),
         full: (*name).to_owned(),
         module: "app".into(),
@@ -182,20 +183,22 @@ impl Seen {
                 let answer = match &request {
                     Request::Trace => Answer::Trace(trace()),
                     Request::Window(window) => Answer::Window(window.clone(), contents()),
-                    Request::Details { track, at, depth } => Answer::Details(details(*track, *at, *depth)),
+                    Request::Details(Position { track, at, depth }) => {
+                        Answer::Details(details(*track, *at, *depth))
+                    }
                     Request::Next { .. } => Answer::Hit(None),
                     Request::Table(_) => Answer::Table(table()),
                     Request::Tree(_) => Answer::Tree(tree()),
                     Request::Instances { .. } => Answer::Instances(vec![
-                        Instance {
+                        Slow {
                             place: Place { track: 1, depth: 2, from: 20_000, to: 300_000 },
                             own_ns: 280_000,
-                            is_uncertain: false,
+                            uncertain: false,
                         },
-                        Instance {
+                        Slow {
                             place: Place { track: 2, depth: 1, from: 200_000, to: 210_000 },
                             own_ns: 9_000,
-                            is_uncertain: true,
+                            uncertain: true,
                         },
                     ]),
                 };
@@ -268,11 +271,12 @@ fn details(track: u32, at: u64, depth: usize) -> Details {
         flags: vec!["caller uncertain"],
         caller: Some(0),
         all_calls: None,
-        states: Some(Times {
+        states: Some(TimesOfStates {
             running_ns: 300_000,
             runnable_ns: 0,
             blocked_ns: 80_000,
-            waits_in: vec![("futex".into(), 78_000)],
+            unknown_ns: 0,
+            blocked_in: vec![("futex", 78_000)],
         }),
     }
 }
@@ -358,12 +362,19 @@ fn zooming_and_panning_stay_within_the_trace() {
 fn a_kept_call_is_gone_to() {
     let mut app = App::new(Choice { kept: Some(2), ..Choice::default() });
     app.resize(80, 24);
-    let kept = |number, drawn| Kept { number, from: 660_000, to: 990_000, drawn };
-    let other = Kept { number: 1, from: 10, to: 20, drawn: Some((1, 0)) };
-    let mut known = Trace { kept: vec![other, kept(2, None)], is_complete: false, ..trace() };
+    let kept = |number, track: Option<u32>, depth| Kept {
+        number,
+        from: 660_000,
+        to: 990_000,
+        track,
+        depth,
+        ..Kept::default()
+    };
+    let other = kept(1, Some(1), Some(0));
+    let mut known = Trace { kept: vec![other, kept(2, None, None)], is_complete: false, ..trace() };
     app.answer(&Request::Trace, Ok(Answer::Trace(known.clone())));
     assert_eq!(app.timeline.selected, None);
-    known.kept[1] = kept(2, Some((1, 1)));
+    known.kept[1] = kept(2, Some(1), Some(1));
     app.answer(&Request::Trace, Ok(Answer::Trace(known.clone())));
     let place = Place { track: 1, depth: 1, from: 660_000, to: 990_000 };
     assert_eq!(app.timeline.selected.map(|selected| selected.place), Some(place));

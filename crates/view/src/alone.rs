@@ -1,7 +1,7 @@
 //! One page that holds everything: the same page as the server's, with its data inside.
 //! `docs/design/viewer.md` has the form of the data.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::answers;
+use crate::answers::{self, LabelValue};
 use crate::assets;
 use crate::cell::bits;
 use crate::counted;
@@ -49,7 +49,7 @@ struct Gathering<'g, 'v> {
     tracks: Vec<Track>,
     /// Places of the open calls in the track's slices.
     open: Vec<usize>,
-    labels: Vec<Value>,
+    labels: Vec<(u32, u64, u32, String, LabelValue)>,
 }
 
 impl Receiver for Gathering<'_, '_> {
@@ -70,7 +70,7 @@ impl Receiver for Gathering<'_, '_> {
             self.labels.extend(
                 shown_values(self.view, arguments)
                     .into_iter()
-                    .map(|(name, text)| json!([track.id, call.start_ns, depth, name, text])),
+                    .map(|(name, text)| (track.id, call.start_ns, depth, name, LabelValue::Text(text))),
             );
         }
         track.slices.push(Slice { from: call.start_ns, duration: 0, function, depth, bits });
@@ -82,7 +82,7 @@ impl Receiver for Gathering<'_, '_> {
         self.labels.extend(
             shown_values(self.view, result)
                 .into_iter()
-                .map(|(name, text)| json!([track.id, slice.from, slice.depth, name, text])),
+                .map(|(name, text)| (track.id, slice.from, slice.depth, name, LabelValue::Text(text))),
         );
     }
 
@@ -111,11 +111,8 @@ impl Receiver for Gathering<'_, '_> {
     fn mark(&mut self, mark: &Mark) {
         let (Some(track), Some(place)) = (self.tracks.last(), self.open.last()) else { return };
         let Some(slice) = track.slices.get(*place).filter(|_| mark.kind == MarkKind::Label) else { return };
-        // JSON numbers above 2^53 lose digits.
-        let value =
-            mark.value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) });
-        let name = self.view.mark_name(mark.name);
-        self.labels.push(json!([track.id, slice.from, slice.depth, name, value]));
+        let name = self.view.mark_name(mark.name).to_owned();
+        self.labels.push((track.id, slice.from, slice.depth, name, LabelValue::Number(mark.value)));
     }
 }
 
@@ -192,7 +189,7 @@ fn described(
     file: &File,
     names: &SymbolNames<'_>,
     tracks: &[Track],
-    labels: Vec<Value>,
+    labels: Vec<(u32, u64, u32, String, LabelValue)>,
     (from, to): (u64, u64),
 ) -> io::Result<(Value, u64)> {
     let mut trace = answers::trace(library).map_err(io::Error::other)?;
@@ -202,19 +199,19 @@ fn described(
         let functions = lock(&library.functions);
         let of = |number: &u32| functions.get(*number)?.identity.file.clone();
         let files: BTreeSet<String> = used.iter().filter_map(of).collect();
-        (functions.json(0, functions.len()), files)
+        (functions.facts(0, functions.len()), files)
     };
-    trace["functions"] = json!(functions.as_array().map_or(0, Vec::len));
+    trace.functions = functions.len();
     let mut sources = serde_json::Map::new();
     for path in files {
         if let Some(text) = names.source(&path) {
             sources.insert(path, json!(text));
         }
     }
-    let (mut marks, mut states) = (Vec::new(), serde_json::Map::new());
+    let (mut marks, mut states) = (Vec::new(), BTreeMap::new());
     let is_shown = |thread: usize| tracks.iter().any(|track| track.id == file.track_id(thread));
     for thread in (0..file.threads.len()).filter(|thread| is_shown(*thread)) {
-        let id = file.track_id(thread).to_string();
+        let id = file.track_id(thread);
         marks.extend(
             answers::marks_of(library, file.index, thread, (from, to), MARKS_MAX)
                 .map_err(io::Error::other)?,
@@ -224,10 +221,11 @@ fn described(
         }
     }
     let count = sources.len() as u64;
-    let mut counters = answers::counters_of(file, (from, to.min(file.end_ns), 100_000));
-    for points in counters.iter_mut().filter_map(|counter| counter["points"].as_array_mut()) {
-        points.iter_mut().for_each(|point| *point = json!([point[0], point[3]]));
-    }
+    let counters = answers::counters_of(file, (from, to.min(file.end_ns), 100_000));
+    let counter = |counter: &answers::Counter| {
+        let points: Vec<_> = counter.points.iter().map(|point| (point.at, point.last)).collect();
+        json!({ "track": counter.track, "pid": counter.pid, "name": counter.name, "points": points })
+    };
     let json = json!({
         "trace": trace,
         "functions": functions,
@@ -236,7 +234,7 @@ fn described(
         "sources": sources,
         "states": states,
         "marks": marks,
-        "counters": counters,
+        "counters": counters.iter().map(counter).collect::<Vec<_>>(),
         "labels": labels,
     });
     Ok((json, count))

@@ -2,7 +2,7 @@
 
 use everycall_analysis::{Function, FunctionIdentity};
 use rustc_hash::FxHashMap;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 /// Functions by number. The same function of two files has one number.
 #[derive(Debug, Default)]
@@ -50,27 +50,32 @@ impl FunctionTable {
         &self.all
     }
 
-    /// Those with the numbers `from` until `to`, for the page.
-    pub fn json(&self, from: usize, to: usize) -> Value {
+    /// Those with the numbers `from` until `to`.
+    pub fn facts(&self, from: usize, to: usize) -> Vec<FunctionFacts> {
         let all = self.all.iter().enumerate().skip(from).take(to.saturating_sub(from));
-        all.map(|(number, named)| named.json(number)).collect()
+        let facts = |(id, named): (usize, &Named)| {
+            let FunctionIdentity { name: full, module, file, line, .. } = named.identity.clone();
+            FunctionFacts { id, name: named.name.clone(), full, module, file, line }
+        };
+        all.map(facts).collect()
     }
 }
 
-impl Named {
-    fn json(&self, number: usize) -> Value {
-        let FunctionIdentity { name, module, file, line, .. } = &self.identity;
-        let mut object = Map::new();
-        object.insert("id".to_owned(), json!(number));
-        object.insert("name".to_owned(), json!(self.name));
-        object.insert("full".to_owned(), json!(name));
-        object.insert("module".to_owned(), json!(module));
-        if let Some(file) = file {
-            object.insert("file".to_owned(), json!(file));
-        }
-        if let Some(line) = line {
-            object.insert("line".to_owned(), json!(line));
-        }
-        Value::Object(object)
-    }
+/// A function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FunctionFacts {
+    /// Its number.
+    pub id: usize,
+    /// The displayed name.
+    pub name: String,
+    /// The complete name.
+    pub full: String,
+    /// Its module.
+    pub module: String,
+    /// Its source file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line of its declaration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
 }

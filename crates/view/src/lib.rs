@@ -10,8 +10,8 @@
 //! packed, spill    its cells in little memory, or in a temporary file
 //! window           calls from the file, where levels are too coarse
 //! counted          calls that were counted beside the rings
-//! answers          requests of the page -> JSON, or columns
-//! asking           the same answers for a viewer of this process, such as that of the terminal
+//! answers          values about the files, for a viewer in this process, such as that of the terminal
+//! requests, query  requests of the page -> these answers in JSON, or in columns
 //! alone            one page with everything in it
 //! http, server     loopback only, with a secret; assets: the page's files
 //! ```
@@ -25,8 +25,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod alone;
-mod answers;
-mod asking;
+pub mod answers;
 mod assets;
 mod cell;
 mod context;
@@ -43,6 +42,7 @@ mod parts;
 mod peers;
 mod query;
 mod read;
+mod requests;
 mod series;
 mod server;
 mod sketch;
@@ -53,8 +53,9 @@ mod threads;
 mod window;
 
 pub use alone::{Written, write_page};
-pub use answers::{Slice, Tree, TreeNode};
 pub use cell::bits;
 pub use file::Input;
+pub use functions::FunctionFacts;
 pub use library::{Library, STOPPED};
+pub use series::Point;
 pub use server::Server;

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use everycall_analysis::{Profile, SymbolNames, TraceView};
 use everycall_export::Filter;
-use serde_json::Value;
 
+use crate::answers::SourceText;
 use crate::context::Context;
 use crate::file::{File, Input, SharedFunctions, SharedInput, lock, place_of_track};
-use crate::glance::glance;
+use crate::glance::{Glance, glance};
 use crate::parts;
 use crate::read::{Numbers, read};
 use crate::threads::{give_way, thread};
@@ -34,8 +34,8 @@ pub struct Library {
     stop: Arc<AtomicBool>,
     files: Mutex<Vec<Slot>>,
     opened: Condvar,
-    /// Answers that are the same whenever they are asked for.
-    pub(crate) kept: Mutex<HashMap<String, Arc<Value>>>,
+    /// Sources by function, once they were asked for.
+    pub(crate) sources: Mutex<HashMap<u32, SourceText>>,
 }
 
 /// A file.
@@ -44,7 +44,7 @@ enum Slot {
     /// With what is known already.
     Opening {
         path: String,
-        glance: Value,
+        glance: Glance,
     },
     /// Its events are being counted. Something is drawn of them already.
     Sketched(Arc<OpenFile>),
@@ -175,7 +175,7 @@ impl Library {
             stop: Arc::default(),
             files: Mutex::new(slots),
             opened: Condvar::new(),
-            kept: Mutex::default(),
+            sources: Mutex::default(),
         });
         for (index, input) in inputs.into_iter().enumerate() {
             let of_thread = Arc::clone(&library);
@@ -247,7 +247,7 @@ impl Library {
     }
 
     /// Facts about the files while some are being opened; `None` once all are open.
-    pub(crate) fn glances(&self) -> Option<Vec<Value>> {
+    pub(crate) fn glances(&self) -> Option<Vec<Glance>> {
         let files = lock(&self.files);
         let glances = files.iter().filter_map(|slot| match slot {
             Slot::Opening { glance, .. } => Some(glance.clone()),

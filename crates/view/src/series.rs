@@ -1,15 +1,27 @@
 //! Values over time: counters of a process.
 
+use serde::{Serialize, Serializer};
+
 /// Points of a series that are kept; if there are more, neighbours are merged.
 const KEPT_MAX: usize = 1 << 17;
 
-/// Values between two moments.
+/// The values of a counter between two moments; as JSON, an array of these fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Point {
+pub struct Point {
+    /// The first moment, in nanoseconds since the trace's begin.
     pub at: u64,
+    /// The smallest of them.
     pub min: f64,
+    /// The largest.
     pub max: f64,
+    /// The last.
     pub last: f64,
+}
+
+impl Serialize for Point {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (self.at, self.min, self.max, self.last).serialize(to)
+    }
 }
 
 /// A series.

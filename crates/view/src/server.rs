@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::answers;
 use crate::assets;
 use crate::file::lock;
 use crate::http::{Answer, Rules, read_head};
 use crate::library::Library;
 use crate::peers;
+use crate::requests;
 use crate::threads::thread;
 
 /// Connections at once that have shown the secret; a browser opens six.
@@ -191,7 +191,7 @@ fn answer_all(stream: TcpStream, place: Place, state: &Arc<State>) -> io::Result
             Ok(request) => (state.answer(&request.path, &request.query), request.keeps_alive),
             Err(refusal) => {
                 let (status, sentence) = refusal.answer();
-                (answers::error(status, sentence), false)
+                (requests::error(status, sentence), false)
             }
         };
         answer.write(&mut out, keeps_alive)?;
@@ -225,9 +225,9 @@ impl State {
         }
         if path == "alive" {
             self.see();
-            return Answer { status: 200, kind: answers::JSON, body: b"{}".to_vec() };
+            return Answer { status: 200, kind: requests::JSON, body: b"{}".to_vec() };
         }
-        answers::answer(&self.library, path, query)
+        requests::answer(&self.library, path, query)
     }
 
     /// The page is there.

@@ -120,11 +120,15 @@ mod tests {
         library
     }
 
+    fn json(library: &Library, path: &str, query: &str) -> Value {
+        serde_json::from_slice(&crate::requests::answer(library, path, query).body).unwrap()
+    }
+
     /// Whether the rows of an answer have the numbers of a walk over the whole file.
     fn check(library: &Library, query: &str, view: &TraceView<'_>, filter: &Filter, by: Grouping) {
         let mut profile = Profile::by(by);
         profile.add_trace(view, filter);
-        let answer = library.answer("report", query).unwrap();
+        let answer = json(library, "report", query);
         assert_eq!(answer["calls"], profile.calls, "{query}");
         assert_eq!(answer["not_in_the_numbers"], machine::notes(&profile.notes), "{query}");
         let rows = profile.rows_of_all_calls(Order::OwnTime);
@@ -183,7 +187,7 @@ mod tests {
         }
         assert!(least < events / 4, "a part of the thread: {least}");
         // One call, a long one and a short one: it and what it called.
-        let list = library.answer("text", &format!("tracks=0&from={}&limit=300", end / 2)).unwrap();
+        let list = json(&library, "text", &format!("tracks=0&from={}&limit=300", end / 2));
         let rows = list["rows"].as_array().unwrap();
         let number = |row: &Value, name: &str| row[name].as_u64().unwrap();
         for row in [&rows[0], rows.iter().rfind(|row| number(row, "depth") > 1).unwrap()] {
@@ -194,7 +198,7 @@ mod tests {
             check(&library, &format!("call=0:{start_ns}:{depth}"), &view, &filter, Grouping::Function);
         }
         // Nothing happens behind the end.
-        let empty = library.answer("flame", &format!("from={}&to={}", end + 10, end + 20)).unwrap();
+        let empty = json(&library, "flame", &format!("from={}&to={}", end + 10, end + 20));
         assert_eq!(empty["root"]["children"], serde_json::json!([]), "{empty}");
     }
 }

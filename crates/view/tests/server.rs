@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use everycall_analysis::{Grouping, Order, Profile, SymbolNames, TraceView};
+use everycall_analysis::{Grouping, Key, Order, Profile, SymbolNames, TraceView};
 use everycall_export::{Filter, Source as _};
 use everycall_reader::TraceFile;
 use everycall_synth::{File, Module, Process, Ring, Rng, Thread};
 use everycall_timeline::{TimelineEvent, Trace};
+use everycall_view::answers::{self, Scope, Sought};
 use everycall_view::{Input, Library, STOPPED, Server};
 use serde_json::Value;
 
@@ -329,50 +330,60 @@ fn another_viewer_of_this_process_gets_the_same_numbers() {
             names: Default::default(),
         };
         let library = Library::filtered(vec![input], filter).unwrap();
-        while library.answer("trace", "").unwrap()["complete"] != true {
+        while !answers::trace(&library).unwrap().complete {
             std::thread::sleep(Duration::from_millis(5));
         }
         library
     };
+    let report = |library: &Library, scope: &Scope| {
+        let report = answers::report(library, scope, Grouping::Function, usize::MAX)?;
+        let row = |row: &everycall_analysis::Row<'_>| match row.key {
+            Key::Function(function) => (report.number(*function).unwrap(), row.sums.clone()),
+            other => panic!("{other:?}"),
+        };
+        Ok::<_, String>((report.profile.calls, report.rows().iter().map(row).collect::<Vec<_>>()))
+    };
+    let all = Scope::default();
     let whole = library(Filter::default());
-    let table = whole.answer("report", "").unwrap();
+    let table = report(&whole, &all).unwrap();
     // The whole tree has the calls of the table.
-    let tree = whole.tree("").unwrap();
-    for row in table["rows"].as_array().unwrap() {
-        let nodes =
-            tree.nodes.iter().filter(|node| u64::from(node.function) == row["function"].as_u64().unwrap());
+    let tree = answers::tree(&whole, &all).unwrap();
+    for (function, sums) in &table.1 {
+        let nodes = tree.nodes.iter().filter(|node| node.function == *function);
         let sum = nodes.fold((0, 0), |(calls, own), node| (calls + node.calls, own + node.own_ns));
-        assert_eq!((Some(sum.0), Some(sum.1)), (row["calls"].as_u64(), row["own_ns"].as_u64()), "{row}");
+        assert_eq!(sum, (sums.calls, sums.own_ns), "{function}");
     }
     // So has the timeline, where each call is drawn by itself.
-    let trace = whole.answer("trace", "").unwrap();
-    let end = trace["duration_ns"].as_u64().unwrap();
-    let tracks = trace["processes"][0]["tracks"].as_array().unwrap();
-    let ids: Vec<u32> = tracks.iter().map(|track| track["id"].as_u64().unwrap() as u32).collect();
-    let drawn = |id: &u32| whole.slices(*id, (0, end), 300, 0..usize::MAX).unwrap();
-    let calls: u64 = ids.iter().flat_map(drawn).map(|slice| u64::from(slice.calls)).sum();
-    assert_eq!(Some(calls), table["calls"].as_u64());
+    let trace = answers::trace(&whole).unwrap();
+    let end = trace.duration_ns.unwrap();
+    let tracks = &trace.processes[0].tracks;
+    let drawn = |track: &answers::TrackFacts| {
+        answers::slices(&whole, track.id, (0, end, 300), 0..usize::MAX).unwrap()
+    };
+    let calls: u64 = tracks.iter().flat_map(drawn).map(|slice| u64::from(slice.calls)).sum();
+    assert_eq!(calls, table.0);
     // A filter of the library is that of a request.
     let (from, to) = (end / 4, end / 2);
-    let second = tracks.iter().find(|track| track["tid"] == 2).unwrap()["id"].as_u64().unwrap();
+    let second = tracks.iter().find(|track| track.tid == 2).unwrap().id;
     let filtered =
         library(Filter { tids: vec![2], since_ns: Some(from), until_ns: Some(to), ..Filter::default() });
-    assert_eq!(filtered.window(), Ok((Some(from), Some(to))));
-    let asked = whole.answer("report", &format!("tracks={second}&from={from}&to={to}")).unwrap();
-    assert!(asked["calls"].as_u64().unwrap() > 0);
-    assert_eq!(filtered.answer("report", "").unwrap(), asked);
-    let nearer = format!("from={}&to={}", from + 1000, u64::MAX);
-    let same = format!("tracks={second}&from={}&to={to}", from + 1000);
-    assert_eq!(filtered.tree(&nearer), whole.tree(&same));
+    assert_eq!(answers::window(&filtered), Ok((Some(from), Some(to))));
+    let scope = |from, to| Scope { from: Some(from), to: Some(to), ..Scope::default() };
+    let of_second = |from| Scope { tracks: Some(vec![second]), ..scope(from, to) };
+    let asked = report(&whole, &of_second(from)).unwrap();
+    assert!(asked.0 > 0);
+    assert_eq!(report(&filtered, &all).unwrap(), asked);
+    let nearer = answers::tree(&filtered, &scope(from + 1000, u64::MAX));
+    assert_eq!(nearer, answers::tree(&whole, &of_second(from + 1000)));
     // A search of some tracks finds nothing elsewhere.
-    let next = whole.answer("next", &format!("function=0&tracks={second}")).unwrap();
-    assert_eq!(next["hit"]["track"], second);
+    let next = answers::next(&whole, &Sought::Function(0), None, true, Some(&[second])).unwrap();
+    assert_eq!(next.hit.unwrap().track, second);
     // A stopped library has no numbers, and doesn't harm later answers.
     whole.stop(true);
-    assert_eq!(whole.answer("report", ""), Err(STOPPED.to_owned()));
-    assert_eq!(whole.tree("").unwrap_err(), STOPPED);
+    assert_eq!(report(&whole, &all).unwrap_err(), STOPPED);
+    assert_eq!(answers::tree(&whole, &all).unwrap_err(), STOPPED);
     whole.stop(false);
-    assert_eq!(whole.answer("report", "").unwrap(), table);
+    assert_eq!(report(&whole, &all).unwrap(), table);
 }
 
 /// A wait has the name of its system call in the lane of states, and in the calls that it is part

@@ -88,7 +88,7 @@ impl Palette {
     }
 
     /// A thread's state: 0 running, 1 runnable, 2 blocked.
-    pub fn state(self, state: u64) -> Style {
+    pub fn state(self, state: u8) -> Style {
         match state {
             0 => self.coloured(Color::Green),
             1 => self.coloured(Color::Yellow),

@@ -116,7 +116,7 @@ fn slowest(app: &App, instances: &Instances, palette: &Palette, out: &mut Buffer
         let numbers: String = numbers.iter().zip(widths).map(|(text, width)| right(text, width)).collect();
         let track = app.timeline.tracks.iter().find(|track| track.id == call.place.track);
         let thread = track.map_or_else(String::new, |track| format!("{} {}", track.name, track.tid));
-        let flag = if call.is_uncertain { "  caller uncertain" } else { "" };
+        let flag = if call.uncertain { "  caller uncertain" } else { "" };
         let style = if place == instances.list.cursor { palette.cursor() } else { Style::default() };
         if place == instances.list.cursor {
             out.set_style(Rect { y: rows.y + row as u16, height: 1, ..rows }, style);

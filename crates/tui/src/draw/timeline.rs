@@ -1,13 +1,14 @@
 //! The timeline: a ruler, lanes, and what is selected.
 
 use everycall_units::Several;
-use everycall_view::{Slice, bits};
+use everycall_view::answers::{Slice, TimesOfStates};
+use everycall_view::bits;
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
 use super::palette::Palette;
 use super::parts::{count, moment, put, tick, time};
-use crate::data::{Mark, State, Times, Track};
+use crate::data::{Mark, State, Track};
 use crate::state::App;
 use crate::state::timeline::{Line, Timeline};
 use crate::text::{fit, shown, width};
@@ -92,8 +93,8 @@ fn columns(timeline: &Timeline, from: u64, to: u64) -> Option<(usize, usize)> {
 }
 
 /// As `running 2 ms, blocked 30 ms (futex 28 ms)`; `None` if nothing is known.
-fn states_in_words(times: &Times) -> Option<String> {
-    let waits: Vec<_> = times.waits_in.iter().map(|(call, ns)| format!("{call} {}", time(*ns))).collect();
+fn states_in_words(times: &TimesOfStates) -> Option<String> {
+    let waits: Vec<_> = times.blocked_in.iter().map(|(call, ns)| format!("{call} {}", time(*ns))).collect();
     let waits = if waits.is_empty() { String::new() } else { format!(" ({})", waits.join(", ")) };
     let all = [
         ("running", times.running_ns, String::new()),
@@ -106,7 +107,7 @@ fn states_in_words(times: &Times) -> Option<String> {
 }
 
 fn states(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buffer) {
-    for State { from, to, state, waits_in } in app.timeline.states(track.id) {
+    for State { from, to, state, waits_in, .. } in app.timeline.states(track.id) {
         let Some((begin, end)) = columns(&app.timeline, *from, *to) else { continue };
         let text = match state {
             0 => "━",
@@ -142,9 +143,9 @@ fn marks(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buff
     let of_track = || app.timeline.marks().iter().filter(|mark| mark.track == track.id);
     // A loss that isn't a point is time of which all events were overwritten.
     let is_loss = |mark: &&Mark| mark.kind == "loss";
-    let is_wide = |mark: &&Mark| match mark.kind.as_str() {
+    let is_wide = |mark: &&Mark| match mark.kind {
         "span" | "off" => true,
-        kind => kind == "loss" && mark.to > mark.at,
+        kind => kind == "loss" && mark.end() > mark.at,
     };
     // Points lie upon what is wide, and losses upon everything.
     let points = || of_track().filter(|mark| !is_wide(mark));
@@ -153,9 +154,9 @@ fn marks(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buff
         .chain(points().filter(|mark| !is_loss(mark)))
         .chain(points().filter(is_loss));
     for mark in order {
-        let to = if is_wide(&mark) { mark.to } else { mark.at };
+        let to = if is_wide(&mark) { mark.end() } else { mark.at };
         let Some((begin, end)) = columns(&app.timeline, mark.at, to) else { continue };
-        let style = match mark.kind.as_str() {
+        let style = match mark.kind {
             _ if app.timeline.mark.as_ref() == Some(mark) => palette.cursor(),
             "loss" | "throw" => palette.alarm(),
             "off" => palette.quiet(),
@@ -163,7 +164,7 @@ fn marks(app: &App, track: &Track, palette: &Palette, row: usize, out: &mut Buff
         };
         let text = match is_loss(&mark) {
             true => format!("{}{}", glyph("loss"), glyph("off").repeat(end - begin)),
-            false => glyph(&mark.kind).repeat(end - begin + 1),
+            false => glyph(mark.kind).repeat(end - begin + 1),
         };
         put(out, app.layout.lanes, begin, row, &text, style);
     }

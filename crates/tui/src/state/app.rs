@@ -9,7 +9,7 @@ use super::pattern::Pattern;
 use super::table::{Instances, TableView};
 use super::timeline::Timeline;
 use super::tree::TreeView;
-use crate::data::{Answer, Function, Hit, Kept, Place, Range, Request, Trace, Track};
+use crate::data::{Answer, Function, Hit, Place, Position, Range, Request, Trace, Track};
 use crate::layout::{Layout, table_columns};
 
 /// The view on the screen.
@@ -147,7 +147,7 @@ impl App {
             if place != self.asked_details {
                 self.asked_details = place;
                 self.timeline.details = None;
-                let ask = |(track, at, depth)| Request::Details { track, at, depth };
+                let ask = |(track, at, depth)| Request::Details(Position { track, at, depth });
                 self.requests.extend(place.map(ask));
             }
             if self.view == View::Table && !self.table.is_there {
@@ -248,8 +248,9 @@ impl App {
     /// Goes to the kept call that the options name, once it has been read.
     fn go_to_kept(&mut self) {
         let kept = self.trace.kept.iter().find(|kept| Some(kept.number) == self.kept);
-        let Some(&Kept { from, to, drawn, .. }) = kept else { return };
-        match drawn {
+        let Some(kept) = kept else { return };
+        let (from, to) = (kept.from, kept.to);
+        match kept.track.zip(kept.depth) {
             Some((track, depth)) => {
                 let place = Place { track, depth, from, to: to.max(from) };
                 self.timeline.select(place, None, true);

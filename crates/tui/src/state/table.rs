@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::list::List;
 use super::pattern::Pattern;
-use crate::data::{COLUMNS, Function, Instance, Row, Table};
+use crate::data::{COLUMNS, Function, Row, Slow, Table};
 
 /// The column of names, behind those with numbers.
 pub const NAME: usize = COLUMNS.len();
@@ -30,7 +30,7 @@ pub struct TableView {
 #[derive(Clone, Debug, Default)]
 pub struct Instances {
     pub function: u32,
-    pub rows: Vec<Instance>,
+    pub rows: Vec<Slow>,
     pub is_there: bool,
     pub list: List,
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use everycall_view::Slice;
+use everycall_view::answers::Slice;
 
 use crate::data::{Contents, Details, Mark, Place, State, Trace, Track, Window};
 
@@ -361,8 +361,8 @@ impl Timeline {
 
     /// Goes to the next mark in sight of the tracks that are seen, or the one before.
     pub fn step_mark(&mut self, is_forward: bool) {
-        let at = self.mark.as_ref().map(|mark| (mark.at, mark.track, mark.kind.clone()));
-        let key = |mark: &&Mark| (mark.at, mark.track, mark.kind.clone());
+        let at = self.mark.as_ref().map(|mark| (mark.at, mark.track, mark.kind));
+        let key = |mark: &&Mark| (mark.at, mark.track, mark.kind);
         let mut marks: Vec<&Mark> = self.marks().iter().filter(|mark| mark.kind != "off").collect();
         marks.sort_by_key(key);
         let next = match (at, is_forward) {

@@ -1,6 +1,6 @@
 //! Call paths as a tree that is folded and unfolded.
 
-use everycall_view::Tree;
+use everycall_view::answers::Tree;
 
 use super::list::List;
 

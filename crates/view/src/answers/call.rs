@@ -10,23 +10,135 @@ use everycall_analysis::{
 use everycall_export::{Filter, Names as _};
 use everycall_timeline::{ThreadStates, system_call_name};
 use rustc_hash::FxHashMap;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
 
-use super::place::{NO_CALL, call_at, place};
-use super::sums::{Range, whole};
+use super::Answered;
+use super::place::{NO_CALL, Place, Position, call_at};
+use super::sums::{Range, Scope, whole};
 use crate::cell::{Cell, bits};
 use crate::context::Context;
 use crate::counted;
 use crate::file::{File, Open, lock};
 use crate::library::{Library, OpenFile};
-use crate::query::{Answered, Query};
 
 /// Called functions that are listed.
 const CHILDREN_MAX: usize = 200;
 
-/// `slice`.
-pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
-    let (open, thread, at, depth) = place(library, query)?;
+/// The value of a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelValue {
+    /// A value of an argument or a result.
+    Text(String),
+    /// A number, if it has one.
+    Number(Option<u64>),
+}
+
+impl Serialize for LabelValue {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            LabelValue::Text(text) => text.serialize(to),
+            // JSON numbers above 2^53 lose digits.
+            LabelValue::Number(Some(number)) if *number > 1 << 53 => number.to_string().serialize(to),
+            LabelValue::Number(number) => number.serialize(to),
+        }
+    }
+}
+
+/// A call that is open around another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OpenCall {
+    /// Its function.
+    pub function: u32,
+    /// Begin, in nanoseconds since the trace's.
+    pub from: u64,
+    /// End, as far as it was read.
+    pub to: Option<u64>,
+    /// Number of enclosing calls.
+    pub depth: usize,
+}
+
+/// The calls of a function that one call made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Callee {
+    /// The function.
+    pub function: u32,
+    /// How many there are.
+    pub calls: u64,
+    /// Their time.
+    pub total_ns: u64,
+    /// The longest of them.
+    #[serde(flatten)]
+    pub longest: Place,
+}
+
+/// How long a thread was in each state in a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TimesOfStates {
+    /// How long it waited in which system calls, as far as they are known.
+    pub blocked_in: Vec<(&'static str, u64)>,
+    /// Nanoseconds on a CPU.
+    pub running_ns: u64,
+    /// Nanoseconds in which it waited for one.
+    pub runnable_ns: u64,
+    /// Nanoseconds in which it waited for something else.
+    pub blocked_ns: u64,
+    /// Nanoseconds of which nothing is known.
+    pub unknown_ns: u64,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Details {
+    /// Where it is drawn.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Its function.
+    pub function: u32,
+    /// Its time without that of the calls that it made.
+    pub own_ns: u64,
+    /// The least that it took, if that isn't known exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_ns: Option<u64>,
+    /// The most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_ns: Option<u64>,
+    /// All calls of its function since the process began, if they were counted.
+    pub all_calls: Option<u64>,
+    /// Whether it began before the recording.
+    pub cut_start: bool,
+    /// Whether its end isn't known.
+    pub cut_end: bool,
+    /// Whether it was unwound.
+    pub unwound: bool,
+    /// Whether it ended in a tail call.
+    pub tail: bool,
+    /// Whether it took at most so long.
+    pub at_most: bool,
+    /// Whether another call than the one around it may have made it.
+    pub caller_uncertain: bool,
+    /// Its arguments, its result and its labels.
+    pub labels: Vec<(String, LabelValue)>,
+    /// The call around it.
+    pub caller: Option<OpenCall>,
+    /// The functions of the calls around it, outermost first, and its own.
+    pub path: Vec<u32>,
+    /// How many functions it called.
+    pub all_children: usize,
+    /// Those that took longest.
+    pub children: Vec<Callee>,
+    /// Its thread's states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub states: Option<TimesOfStates>,
+}
+
+/// The call that is open at a place.
+///
+/// # Errors
+///
+/// A sentence why it isn't known.
+pub fn slice(library: &Library, position: Position) -> Answered<Details> {
+    let Position { track, at, depth } = position;
+    let (open, thread) = library.track(track)?;
     let functions = library.functions.clone();
     let found = open.quick.ask(move |context| {
         let call = call_at(context, thread, at, depth)?;
@@ -34,82 +146,70 @@ pub(crate) fn slice(library: &Library, query: &Query) -> Answered<Value> {
         Some((all.get(&call.cell.function).copied(), call))
     })?;
     let (all_calls, call) = found.ok_or(NO_CALL)?;
-    let track = open.file.track_id(thread);
     let cell = &call.cell;
     let is = |bit: u8| cell.bits() & bit != 0;
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
-    put("track", json!(track));
-    put("function", json!(cell.function));
-    put("from", json!(cell.from));
-    put("to", json!(cell.to()));
-    put("own_ns", json!(call.own_ns));
-    if let Some(bars) = call.bars {
-        put("low_ns", json!(bars.low));
-        put("high_ns", json!(bars.high));
-    }
-    put("all_calls", json!(all_calls));
-    put("depth", json!(depth));
-    put("cut_start", json!(is(bits::CUT_START)));
-    put("cut_end", json!(is(bits::CUT_END)));
-    put("unwound", json!(is(bits::UNWOUND)));
-    put("tail", json!(is(bits::TAIL)));
-    put("at_most", json!(is(bits::AT_MOST)));
-    put("caller_uncertain", json!(is(bits::CALLER_UNSURE)));
-    // JSON numbers above 2^53 lose digits.
-    let value = |value: &Option<u64>| {
-        value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) })
+    let around = |(depth, open): (usize, &Open)| OpenCall {
+        function: open.function,
+        from: open.from,
+        to: open_until(library.track(track).ok(), depth, open),
+        depth,
     };
-    // Arguments come first: viewers show all of them by name.
-    let values = call.values.iter().map(|(name, text)| json!([name, text]));
-    put("labels", values.chain(call.labels.iter().map(|(name, of)| json!([name, value(of)]))).collect());
-    let around = |(depth, open): (usize, &Open)| {
-        let to = open_until(&library_file(library, track), thread, depth, open);
-        json!({ "function": open.function, "from": open.from, "to": to, "depth": depth })
-    };
-    put("caller", json!(call.around.iter().enumerate().next_back().map(around)));
-    let path: Vec<u32> = call.around.iter().map(|open| open.function).chain([cell.function]).collect();
-    put("path", json!(path));
+    let caller = call.around.iter().enumerate().next_back().map(around);
+    let path = call.around.iter().map(|open| open.function).chain([cell.function]).collect();
     let mut children: Vec<_> = call.children.iter().collect();
     children.sort_by_key(|(function, (_, time, _))| (std::cmp::Reverse(*time), **function));
-    let child = |(function, (calls, total_ns, longest)): &(&u32, &(u64, u64, Cell))| {
-        json!({
-            "function": function, "calls": calls, "total_ns": total_ns,
-            "track": track, "from": longest.from, "to": longest.to(), "depth": depth + 1,
-        })
+    let child = |(function, (calls, total_ns, longest)): &(&u32, &(u64, u64, Cell))| Callee {
+        function: **function,
+        calls: *calls,
+        total_ns: *total_ns,
+        longest: Place::of(track, depth + 1, longest),
     };
-    put("all_children", json!(children.len()));
-    put("children", children.iter().take(CHILDREN_MAX).map(child).collect());
-    if let Some(states) = open.file.states(thread) {
-        put("states", of_states(states, cell.from, cell.to()));
-    }
-    Ok(Value::Object(object))
-}
-
-fn library_file(library: &Library, track: u32) -> Option<Arc<OpenFile>> {
-    library.track(track).ok().map(|(open, _)| open)
-}
-
-/// When a call that is around another one ends, as far as it was read.
-fn open_until(open: &Option<Arc<OpenFile>>, thread: usize, depth: usize, call: &Open) -> Option<u64> {
-    let track = open.as_ref()?.file.track(thread)?;
-    track.levels.find(depth, call.from).filter(|cell| cell.from == call.from).map(|cell| cell.to())
-}
-
-fn of_states(states: &ThreadStates, from: u64, to: u64) -> Value {
-    let times = states.times(from, to);
-    let waits = states.blocked_in(from, to);
-    let named = waits.iter().filter_map(|(call, time)| Some(json!([system_call_name(*call)?, time])));
-    json!({
-        "blocked_in": named.collect::<Vec<_>>(),
-        "running_ns": times.running, "runnable_ns": times.runnable,
-        "blocked_ns": times.blocked, "unknown_ns": times.unknown,
+    // Arguments come first: viewers show all of them by name.
+    let values = call.values.into_iter().map(|(name, text)| (name, LabelValue::Text(text)));
+    let labels = call.labels.into_iter().map(|(name, value)| (name, LabelValue::Number(value)));
+    Ok(Details {
+        place: Place::of(track, depth, cell),
+        function: cell.function,
+        own_ns: call.own_ns,
+        low_ns: call.bars.map(|bars| bars.low),
+        high_ns: call.bars.map(|bars| bars.high),
+        all_calls,
+        cut_start: is(bits::CUT_START),
+        cut_end: is(bits::CUT_END),
+        unwound: is(bits::UNWOUND),
+        tail: is(bits::TAIL),
+        at_most: is(bits::AT_MOST),
+        caller_uncertain: is(bits::CALLER_UNSURE),
+        labels: values.chain(labels).collect(),
+        caller,
+        path,
+        all_children: children.len(),
+        children: children.iter().take(CHILDREN_MAX).map(child).collect(),
+        states: open.file.states(thread).map(|states| of_states(states, cell.from, cell.to())),
     })
 }
 
-/// The function that a request names.
-pub(super) fn function(library: &Library, number: u64) -> Answered<FunctionIdentity> {
-    let number = u32::try_from(number).unwrap_or(u32::MAX);
+/// When a call that is around another one ends, as far as it was read.
+fn open_until(track: Option<(Arc<OpenFile>, usize)>, depth: usize, call: &Open) -> Option<u64> {
+    let (open, thread) = track?;
+    let track = open.file.track(thread)?;
+    track.levels.find(depth, call.from).filter(|cell| cell.from == call.from).map(|cell| cell.to())
+}
+
+fn of_states(states: &ThreadStates, from: u64, to: u64) -> TimesOfStates {
+    let times = states.times(from, to);
+    let waits = states.blocked_in(from, to);
+    TimesOfStates {
+        blocked_in: waits.iter().filter_map(|(call, time)| Some((system_call_name(*call)?, *time))).collect(),
+        running_ns: times.running,
+        runnable_ns: times.runnable,
+        blocked_ns: times.blocked,
+        unknown_ns: times.unknown,
+    }
+}
+
+/// The function with a number.
+pub(super) fn function(library: &Library, number: u32) -> Answered<FunctionIdentity> {
     let functions = lock(&library.functions);
     functions
         .get(number)
@@ -118,12 +218,7 @@ pub(super) fn function(library: &Library, number: u64) -> Answered<FunctionIdent
 }
 
 /// Passes the calls of a function in a range that were drawn one by one.
-fn each_call(
-    library: &Library,
-    function: u32,
-    range: &Range,
-    mut each: impl FnMut(u32, usize, Cell),
-) -> Answered<()> {
+fn each_call(library: &Library, function: u32, range: &Range, mut each: impl FnMut(Place)) -> Answered<()> {
     let (from, to) = (range.from.unwrap_or(0), range.to.unwrap_or(u64::MAX));
     for open in library.files()? {
         for thread in 0..open.file.threads.len() {
@@ -134,7 +229,7 @@ fn each_call(
             let Some(track) = open.file.track(thread) else { continue };
             track.levels.cells(track.levels.lowest(), from, to, &mut |depth, cell| {
                 if cell.function == function && cell.count == 1 {
-                    each(id, depth, cell);
+                    each(Place::of(id, depth, &cell));
                 }
             });
         }
@@ -142,20 +237,72 @@ fn each_call(
     Ok(())
 }
 
-fn at((track, depth, cell): &(u32, usize, Cell)) -> Value {
-    json!({ "track": track, "from": cell.from, "to": cell.to(), "depth": depth })
+/// One of the slowest calls of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Slow {
+    /// Where it is drawn.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Its time without that of the calls that it made.
+    pub own_ns: u64,
+    /// Whether its duration is a bound, or it may be several calls.
+    pub uncertain: bool,
 }
 
-/// Track, depth and cell of a call.
-type Place = (u32, usize, Cell);
+/// A bar of a histogram.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Histogram {
+    /// The shortest duration.
+    pub from_ns: u64,
+    /// The shortest one of the next bar.
+    pub to_ns: u64,
+    /// How many calls took so long.
+    pub calls: u64,
+    /// The longest of them that is drawn by itself.
+    pub longest: Option<Place>,
+}
 
-/// `instances`.
-pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
-    let number = query.needed("function")?;
+/// The calls of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Instances {
+    /// Those that took longest, longest first.
+    pub slowest: Vec<Slow>,
+    /// How many took how long.
+    pub histogram: Vec<Histogram>,
+    /// How many there are.
+    pub calls: u64,
+    /// All of its calls, if they were counted.
+    pub all_calls: Option<u64>,
+    /// How many have a known duration.
+    pub count: u64,
+    /// How many have none.
+    pub untimed: u64,
+    /// The shortest duration.
+    pub min: Option<u64>,
+    /// The average one.
+    pub average: Option<u64>,
+    /// The median.
+    pub p50: Option<u64>,
+    /// Nine of ten are shorter.
+    pub p90: Option<u64>,
+    /// 99 of a hundred are shorter.
+    pub p99: Option<u64>,
+    /// The longest.
+    pub max: Option<u64>,
+    /// The call that is nearest to the median.
+    pub median: Option<Place>,
+}
+
+/// The calls of a function in a range.
+///
+/// # Errors
+///
+/// A sentence why they aren't known.
+pub fn instances(library: &Library, number: u32, scope: &Scope, limit: usize) -> Answered<Instances> {
     let identity = function(library, number)?;
-    let range = Range::of(library, query)?;
-    let limit = query.number("limit")?.unwrap_or(100).clamp(1, 10_000) as usize;
-    let mut slowest: Vec<Value> = Vec::new();
+    let range = Range::of(library, scope)?;
+    let limit = limit.clamp(1, 10_000);
+    let mut slowest: Vec<Slow> = Vec::new();
     let mut times = everycall_analysis::Sketch::default();
     let (mut calls, mut all_calls) = (0, 0_u64);
     for open in library.files()? {
@@ -169,10 +316,12 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
         })?;
         slowest.extend(found.iter().filter_map(|call| {
             let thread = thread_of(&open.file, call.pid, call.tid, call.start_ns)?;
-            Some(json!({
-                "track": open.file.track_id(thread), "from": call.start_ns, "to": call.end_ns, "depth": call.depth,
-                "own_ns": call.own_ns, "uncertain": call.is_uncertain,
-            }))
+            let (track, depth) = (open.file.track_id(thread), call.depth as usize);
+            Some(Slow {
+                place: Place { track, from: call.start_ns, to: call.end_ns, depth },
+                own_ns: call.own_ns,
+                uncertain: call.is_uncertain,
+            })
         }));
         let profile = if range.is_whole() {
             whole(&open)?
@@ -193,9 +342,7 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
             }
         }
     }
-    let length =
-        |call: &Value| call["to"].as_u64().unwrap_or(0).saturating_sub(call["from"].as_u64().unwrap_or(0));
-    slowest.sort_by_key(|call| std::cmp::Reverse(length(call)));
+    slowest.sort_by_key(|call| std::cmp::Reverse(call.place.to.saturating_sub(call.place.from)));
     slowest.truncate(limit);
     // By bar: values, and the longest call.
     let mut bars: BTreeMap<u32, (u64, Option<Place>)> = BTreeMap::new();
@@ -203,38 +350,38 @@ pub(crate) fn instances(library: &Library, query: &Query) -> Answered<Value> {
         bars.entry(bar(value)).or_default().0 += count;
     }
     let p50 = times.percentile(5_000);
-    let mut median: Option<(u64, (u32, usize, Cell))> = None;
-    each_call(library, number as u32, &range, |track, depth, cell| {
-        let ns = cell.to() - cell.from;
+    let mut median: Option<(u64, Place)> = None;
+    each_call(library, number, &range, |place| {
+        let ns = place.to - place.from;
         if let Some((_, longest)) = bars.get_mut(&bar(times.shown(ns)))
-            && longest.as_ref().is_none_or(|(.., longest)| longest.to() - longest.from < ns)
+            && longest.is_none_or(|longest| longest.to - longest.from < ns)
         {
-            *longest = Some((track, depth, cell));
+            *longest = Some(place);
         }
         let off = ns.abs_diff(p50.unwrap_or(0));
-        if median.as_ref().is_none_or(|(best, _)| off < *best) {
-            median = Some((off, (track, depth, cell)));
+        if median.is_none_or(|(best, _)| off < best) {
+            median = Some((off, place));
         }
     })?;
-    let rows = bars.iter().map(|(index, (calls, longest))| {
-        let (from_ns, to_ns) = bounds(*index);
-        json!({ "from_ns": from_ns, "to_ns": to_ns, "calls": calls, "longest": longest.as_ref().map(at) })
-    });
-    Ok(json!({
-        "slowest": slowest,
-        "histogram": rows.collect::<Vec<_>>(),
-        "calls": calls,
-        "all_calls": Some(all_calls).filter(|all| *all > 0),
-        "count": times.count(),
-        "untimed": calls.saturating_sub(times.count()),
-        "min": times.min(),
-        "average": times.average(),
-        "p50": p50,
-        "p90": times.percentile(9_000),
-        "p99": times.percentile(9_900),
-        "max": times.max(),
-        "median": median.as_ref().map(|(_, place)| at(place)),
-    }))
+    let histogram = |(index, (calls, longest)): (u32, (u64, Option<Place>))| {
+        let (from_ns, to_ns) = bounds(index);
+        Histogram { from_ns, to_ns, calls, longest }
+    };
+    Ok(Instances {
+        slowest,
+        histogram: bars.into_iter().map(histogram).collect(),
+        calls,
+        all_calls: Some(all_calls).filter(|all| *all > 0),
+        count: times.count(),
+        untimed: calls.saturating_sub(times.count()),
+        min: times.min(),
+        average: times.average(),
+        p50,
+        p90: times.percentile(9_000),
+        p99: times.percentile(9_900),
+        max: times.max(),
+        median: median.map(|(_, place)| place),
+    })
 }
 
 /// The bar of a histogram for a duration: bars grow by the fourth root of 2.
@@ -259,12 +406,53 @@ pub(super) fn thread_of(file: &File, pid: u32, tid: u32, at_ns: u64) -> Option<u
     all.iter().find(|index| has(index)).or(all.first()).copied()
 }
 
-/// `explain`.
-pub(crate) fn explain(library: &Library, query: &Query) -> Answered<Value> {
-    let (open, thread, at_ns, depth) = place(library, query)?;
+/// A part of the difference between a call and those around the median.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExplainedRow {
+    /// The called function.
+    pub function: Option<u32>,
+    /// `own`, `wait`, `tail` or `call`.
+    pub kind: &'static str,
+    /// Its time in the call.
+    pub here_ns: f64,
+    /// Its time in those around the median, per call.
+    pub median_ns: f64,
+    /// Calls of it.
+    pub here_calls: f64,
+    /// Calls of it in those around the median, per call.
+    pub median_calls: f64,
+}
+
+/// Why a call took as long as it did, compared with those around the median of its function.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// Its function.
+    pub function: u32,
+    /// The call.
+    pub here: Place,
+    /// The call that is nearest to the median.
+    pub median: Option<Place>,
+    /// How long it took.
+    pub here_ns: f64,
+    /// How long those around the median took.
+    pub median_ns: f64,
+    /// How many calls have a known duration.
+    pub timed_calls: u64,
+    /// The largest difference comes first.
+    pub rows: Vec<ExplainedRow>,
+}
+
+/// Compares a call with those around the median of its function.
+///
+/// # Errors
+///
+/// A sentence why that can't be done.
+pub fn explain(library: &Library, position: Position) -> Answered<Explained> {
+    let Position { track, at: at_ns, depth } = position;
+    let (open, thread) = library.track(track)?;
     let call = open.quick.ask(move |context| call_at(context, thread, at_ns, depth))?.ok_or(NO_CALL)?;
     let cell = call.cell;
-    let identity = function(library, u64::from(cell.function))?;
+    let identity = function(library, cell.function)?;
     let Some(of) = open.file.threads.get(thread) else { return Err(NO_CALL.to_owned()) };
     let is_known = cell.bits() & (bits::CUT_START | bits::CUT_END | bits::AT_MOST) == 0;
     if !is_known {
@@ -281,19 +469,13 @@ pub(crate) fn explain(library: &Library, query: &Query) -> Answered<Value> {
         explanation.second(context.view, &Filter::default());
         let mut rows = Vec::new();
         let (here, median) = (&explanation.slow, &explanation.median);
-        let row = |function: Option<u32>, kind: &str, of: &dyn Fn(&Doings) -> (u64, u64)| {
+        let row = |function: Option<u32>, kind: &'static str, of: &dyn Fn(&Doings) -> (u64, u64)| {
             let per = |doings: &Doings| {
                 let (ns, calls) = of(doings);
                 (doings.per_call(ns), doings.per_call(calls))
             };
             let ((here_ns, here_calls), (median_ns, median_calls)) = (per(here), per(median));
-            (
-                here_ns - median_ns,
-                json!({
-                    "function": function, "kind": kind, "here_ns": here_ns, "median_ns": median_ns,
-                    "here_calls": here_calls, "median_calls": median_calls,
-                }),
-            )
+            ExplainedRow { function, kind, here_ns, median_ns, here_calls, median_calls }
         };
         rows.push(row(None, "own", &|doings| (doings.own_ns, 0)));
         if here.suspended_ns + median.suspended_ns > 0 {
@@ -311,8 +493,8 @@ pub(crate) fn explain(library: &Library, query: &Query) -> Answered<Value> {
                 doings.called.get(&number).copied().unwrap_or_default()
             }));
         }
-        rows.sort_by(|one, other| other.0.abs().total_cmp(&one.0.abs()));
-        let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+        let difference = |row: &ExplainedRow| (row.here_ns - row.median_ns).abs();
+        rows.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
         (
             rows,
             here.calls,
@@ -327,30 +509,62 @@ pub(crate) fn explain(library: &Library, query: &Query) -> Answered<Value> {
             "this call is a part of another call of its function; select the outermost one".to_owned()
         );
     }
-    let mut nearest: Option<(u64, (u32, usize, Cell))> = None;
-    each_call(library, cell.function, &Range::default(), |track, depth, other| {
-        let off = (other.to() - other.from).abs_diff(median_ns as u64);
-        if nearest.as_ref().is_none_or(|(best, _)| off < *best) {
-            nearest = Some((off, (track, depth, other)));
+    let mut nearest: Option<(u64, Place)> = None;
+    each_call(library, cell.function, &Range::default(), |place| {
+        let off = (place.to - place.from).abs_diff(median_ns as u64);
+        if nearest.is_none_or(|(best, _)| off < best) {
+            nearest = Some((off, place));
         }
     })?;
-    Ok(json!({
-        "function": cell.function,
-        "here": at(&(open.file.track_id(thread), depth, cell)),
-        "median": nearest.filter(|_| count > 1).map(|(_, place)| at(&place)),
-        "here_ns": here_ns,
-        "median_ns": median_ns,
-        "timed_calls": count,
-        "rows": if count > 1 { rows } else { Vec::new() },
-    }))
+    Ok(Explained {
+        function: cell.function,
+        here: Place::of(track, depth, &cell),
+        median: nearest.filter(|_| count > 1).map(|(_, place)| place),
+        here_ns,
+        median_ns,
+        timed_calls: count,
+        rows: if count > 1 { rows } else { Vec::new() },
+    })
 }
 
-/// `source`.
-pub(crate) fn source(library: &Library, query: &Query) -> Answered<Value> {
-    let number = query.needed("function")?;
-    let key = format!("source {number}");
-    if let Some(known) = lock(&library.kept).get(&key) {
-        return Ok(known.as_ref().clone());
+/// A function that calls another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Caller {
+    /// Its number; `None` for calls that no traced function made.
+    pub function: Option<u32>,
+    /// Its calls.
+    pub calls: u64,
+    /// Its source file.
+    pub file: Option<String>,
+    /// The line of its declaration.
+    pub line: Option<u32>,
+}
+
+/// The source of a function, and its callers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceText {
+    /// Its source file.
+    pub file: Option<String>,
+    /// The line of its declaration.
+    pub line: Option<u32>,
+    /// The line that the text begins with.
+    pub first_line: u32,
+    /// The text of the file.
+    pub text: Option<String>,
+    /// Why the text isn't there.
+    pub why: Option<String>,
+    /// Those with the most calls first.
+    pub callers: Vec<Caller>,
+}
+
+/// The source of a function, and its callers.
+///
+/// # Errors
+///
+/// A sentence why they aren't known.
+pub fn source(library: &Library, number: u32) -> Answered<SourceText> {
+    if let Some(known) = lock(&library.sources).get(&number) {
+        return Ok(known.clone());
     }
     let identity = function(library, number)?;
     let (mut text, mut why) = (None, None);
@@ -385,22 +599,22 @@ pub(crate) fn source(library: &Library, query: &Query) -> Answered<Value> {
     };
     let mut callers: Vec<_> = callers.into_iter().filter(|(_, calls)| *calls > 0).collect();
     callers.sort_by_key(|(function, calls)| (std::cmp::Reverse(*calls), *function));
-    let caller = |(number, calls): &(Option<u32>, u64)| {
-        let known = number.and_then(|number| function(library, u64::from(number)).ok()).unwrap_or_default();
-        json!({ "function": number, "calls": calls, "file": known.file, "line": known.line })
+    let caller = |(number, calls): (Option<u32>, u64)| {
+        let known = number.and_then(|number| function(library, number).ok()).unwrap_or_default();
+        Caller { function: number, calls, file: known.file, line: known.line }
     };
-    let answer = json!({
-        "file": identity.file,
-        "line": identity.line,
-        "first_line": 1,
-        "text": text,
-        "why": why,
-        "callers": callers.iter().map(caller).collect::<Vec<_>>(),
-    });
+    let answer = SourceText {
+        file: identity.file,
+        line: identity.line,
+        first_line: 1,
+        text,
+        why,
+        callers: callers.into_iter().map(caller).collect(),
+    };
     let is_complete = library.files()?.iter().all(|open| open.file.is_complete());
-    let mut kept = lock(&library.kept);
-    if is_complete && kept.len() < 256 {
-        kept.insert(key, Arc::new(answer.clone()));
+    let mut sources = lock(&library.sources);
+    if is_complete && sources.len() < 256 {
+        sources.insert(number, answer.clone());
     }
     Ok(answer)
 }

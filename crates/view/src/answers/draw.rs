@@ -5,16 +5,16 @@ use std::ops::Range;
 
 use everycall_export::{Source as _, type_name};
 use everycall_timeline::{StateTimes, ThreadState, system_call_name};
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
 
+use super::Answered;
 use crate::cell::{Cell, SEVERAL, bits};
 use crate::context::Context;
 use crate::file::{DENSITY, File, lock, place_of_track};
 use crate::levels::Merger;
 use crate::library::{Library, OpenFile, quick_threads};
 use crate::marks::{Item, Kind, Text};
-use crate::query::{Answered, Query};
-use crate::series::Series;
+use crate::series::{Point, Series};
 use crate::{parts, window};
 
 /// Calls are summaries of several; all are exact otherwise.
@@ -30,9 +30,9 @@ pub(crate) struct Drawn {
     pub cells: Vec<(usize, Cell)>,
 }
 
-/// All tracks that a request is about.
-pub(super) fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
-    if let Some(tracks) = query.tracks()? {
+/// The tracks that are meant; `None` for all.
+pub(crate) fn tracks_of(library: &Library, tracks: Option<Vec<u32>>) -> Answered<Vec<u32>> {
+    if let Some(tracks) = tracks {
         return Ok(tracks);
     }
     let files = library.drawn()?;
@@ -42,19 +42,26 @@ pub(super) fn tracks(library: &Library, query: &Query) -> Answered<Vec<u32>> {
         .collect())
 }
 
-pub(super) fn end_ns(library: &Library) -> Answered<u64> {
+/// When the longest of the files ends, in nanoseconds since its begin.
+///
+/// # Errors
+///
+/// A sentence why it isn't known.
+pub fn end_ns(library: &Library) -> Answered<u64> {
     Ok(library.drawn()?.iter().map(|open| open.file.end_ns).max().unwrap_or(0))
 }
 
-/// `slices`.
-pub(crate) fn slices(library: &Library, query: &Query) -> Answered<Vec<u8>> {
-    let (from, to, pixels) = query.window(end_ns(library)?)?;
-    let tracks = tracks(library, query)?;
-    let depths = query.depths()?;
+/// The slices of tracks in columns, as the page gets them.
+pub(crate) fn encoded(
+    library: &Library,
+    tracks: &[u32],
+    window: (u64, u64, u64),
+    depths: &Range<usize>,
+) -> Answered<Vec<u8>> {
     let mut body = Vec::new();
     body.extend_from_slice(b"EVS1");
     body.extend_from_slice(&(tracks.len() as u32).to_le_bytes());
-    for (id, drawn) in tracks.iter().zip(all_drawn(library, &tracks, (from, to, pixels), &depths)?) {
+    for (id, drawn) in tracks.iter().zip(all_drawn(library, tracks, window, depths)?) {
         encode(&mut body, *id, &drawn, depths.start);
     }
     Ok(body)
@@ -123,13 +130,19 @@ pub struct Slice {
     pub bits: u8,
 }
 
-/// The slices of a track in a window of `from`, `to` and its width in pixels.
-pub(crate) fn slices_of(
+/// The slices of a track in a window of time that is so many pixels wide, by depth and then by
+/// time.
+///
+/// # Errors
+///
+/// A sentence why there are none.
+pub fn slices(
     library: &Library,
     track: u32,
-    window: (u64, u64, u64),
+    (from, to, pixels): (u64, u64, u64),
     depths: Range<usize>,
 ) -> Answered<Vec<Slice>> {
+    let window = (from, to.max(from), pixels.max(1));
     let (open, thread) = library.drawn_track(track)?;
     let slice = |(depth, cell): &(usize, Cell)| Slice {
         depth: *depth,
@@ -312,32 +325,70 @@ fn pad(body: &mut Vec<u8>) {
     body.resize(body.len().next_multiple_of(8), 0);
 }
 
-/// `states`.
-pub(crate) fn states(library: &Library, query: &Query) -> Answered<Value> {
-    let window = query.window(end_ns(library)?)?;
-    let mut all = Map::new();
-    for id in tracks(library, query)? {
-        let (open, thread) = library.drawn_track(id)?;
-        if let Some(rows) = states_of(&open.file, thread, window) {
-            all.insert(id.to_string(), rows);
-        }
-    }
-    Ok(Value::Object(all))
+/// A span of a thread's states. As JSON, an array of its fields, without those at its end that
+/// aren't known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Begin, in nanoseconds since the trace's.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// 0 running, 1 runnable, 2 blocked, 3 unknown.
+    pub state: u8,
+    /// The thread that woke it.
+    pub woken_by: Option<u32>,
+    /// The system call in which it waited.
+    pub waits_in: Option<&'static str>,
 }
 
-/// The states of a thread in a window: begin, end, state, who woke it, the system call it waited
-/// in.
-pub(crate) fn states_of(file: &File, thread: usize, (from, to, pixels): (u64, u64, u64)) -> Option<Value> {
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let fields = (self.from, self.to, self.state);
+        match (self.woken_by, self.waits_in) {
+            (waker, Some(call)) => (fields.0, fields.1, fields.2, waker, call).serialize(to),
+            (Some(waker), None) => (fields.0, fields.1, fields.2, waker).serialize(to),
+            (None, None) => fields.serialize(to),
+        }
+    }
+}
+
+/// The thread states in a window, by track.
+///
+/// # Errors
+///
+/// A sentence why there are none.
+pub fn states(
+    library: &Library,
+    tracks: &[u32],
+    window: (u64, u64, u64),
+) -> Answered<BTreeMap<u32, Vec<State>>> {
+    let mut all = BTreeMap::new();
+    for id in tracks {
+        let (open, thread) = library.drawn_track(*id)?;
+        if let Some(rows) = states_of(&open.file, thread, window) {
+            all.insert(*id, rows);
+        }
+    }
+    Ok(all)
+}
+
+/// The states of a thread in a window.
+pub(crate) fn states_of(
+    file: &File,
+    thread: usize,
+    (from, to, pixels): (u64, u64, u64),
+) -> Option<Vec<State>> {
     let states = file.states(thread)?;
     let pixel = to.saturating_sub(from) / pixels;
     let first = states.spans().partition_point(|span| span.end <= from);
-    let mut rows: Vec<Value> = Vec::new();
+    let mut rows: Vec<State> = Vec::new();
     // Spans shorter than a pixel together: from, to, times.
     let mut short: Option<(u64, u64, StateTimes)> = None;
-    let flush = |short: &mut Option<(u64, u64, StateTimes)>, rows: &mut Vec<Value>| {
+    let flush = |short: &mut Option<(u64, u64, StateTimes)>, rows: &mut Vec<State>| {
         if let Some((from, to, times)) = short.take() {
             let most = times.all().into_iter().enumerate().max_by_key(|(_, time)| *time);
-            rows.push(json!([from, to, most.map_or(3, |(state, _)| state)]));
+            let state = most.map_or(3, |(state, _)| state as u8);
+            rows.push(State { from, to, state, woken_by: None, waits_in: None });
         }
     };
     for span in states.spans().get(first..).unwrap_or_default() {
@@ -347,11 +398,12 @@ pub(crate) fn states_of(file: &File, thread: usize, (from, to, pixels): (u64, u6
         let end = span.end.min(file.end_ns.max(span.start));
         if end - span.start >= pixel {
             flush(&mut short, &mut rows);
-            let state = number_of(span.state);
-            rows.push(match (span.woken_by, span.blocked_in.and_then(system_call_name)) {
-                (waker, Some(call)) => json!([span.start, end, state, waker, call]),
-                (Some(waker), None) => json!([span.start, end, state, waker]),
-                (None, None) => json!([span.start, end, state]),
+            rows.push(State {
+                from: span.start,
+                to: end,
+                state: number_of(span.state),
+                woken_by: span.woken_by,
+                waits_in: span.blocked_in.and_then(system_call_name),
             });
             continue;
         }
@@ -363,7 +415,7 @@ pub(crate) fn states_of(file: &File, thread: usize, (from, to, pixels): (u64, u6
         times.add(span.state, end - span.start);
     }
     flush(&mut short, &mut rows);
-    Some(Value::Array(rows))
+    Some(rows)
 }
 
 fn number_of(state: ThreadState) -> u8 {
@@ -375,16 +427,45 @@ fn number_of(state: ThreadState) -> u8 {
     }
 }
 
-/// `marks`.
-pub(crate) fn marks(library: &Library, query: &Query) -> Answered<Value> {
-    let (from, to, pixels) = query.window(end_ns(library)?)?;
+/// A mark beside the calls, or several of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mark {
+    /// Its track.
+    pub track: u32,
+    /// When it is, in nanoseconds since the trace's begin.
+    pub at: u64,
+    /// Its end, if that is later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+    /// Its kind, by name.
+    pub kind: &'static str,
+    /// Its text; of several, that of the first.
+    pub text: String,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Mark {
+    /// Its end.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.to.unwrap_or(self.at)
+    }
+}
+
+/// The marks in a window.
+///
+/// # Errors
+///
+/// A sentence why there are none.
+pub fn marks(library: &Library, tracks: &[u32], (from, to, pixels): (u64, u64, u64)) -> Answered<Vec<Mark>> {
     let mut all = Vec::new();
-    for id in tracks(library, query)? {
-        library.drawn_track(id)?;
-        let (file, thread) = place_of_track(id);
+    for id in tracks {
+        library.drawn_track(*id)?;
+        let (file, thread) = place_of_track(*id);
         all.extend(marks_of(library, file, thread, (from, to), pixels as usize)?);
     }
-    Ok(Value::Array(all))
+    Ok(all)
 }
 
 /// The marks of a thread in a window, at most about `limit`.
@@ -394,7 +475,7 @@ pub(crate) fn marks_of(
     thread: usize,
     (from, to): (u64, u64),
     limit: usize,
-) -> Answered<Vec<Value>> {
+) -> Answered<Vec<Mark>> {
     let files = library.drawn()?;
     let open = files.get(file).ok_or("there is no such file")?;
     let items = open.file.track(thread).map(|track| track.marks.within(from, to, limit)).unwrap_or_default();
@@ -404,17 +485,15 @@ pub(crate) fn marks_of(
     open.quick.ask(move |context| items.iter().map(|item| mark(context, thread, item)).collect())
 }
 
-fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Value {
-    let mut object = Map::new();
-    object.insert("track".to_owned(), json!(context.file.track_id(thread)));
-    object.insert("at".to_owned(), json!(item.at));
-    if item.to > item.at {
-        object.insert("to".to_owned(), json!(item.to));
+fn mark(context: &Context<'_>, thread: usize, item: &Item) -> Mark {
+    Mark {
+        track: context.file.track_id(thread),
+        at: item.at,
+        to: Some(item.to).filter(|to| *to > item.at),
+        kind: item.kind.name(),
+        text: text(context, item),
+        count: item.count,
     }
-    object.insert("kind".to_owned(), json!(item.kind.name()));
-    object.insert("text".to_owned(), json!(text(context, item)));
-    object.insert("count".to_owned(), json!(item.count));
-    Value::Object(object)
 }
 
 pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
@@ -434,30 +513,46 @@ pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
     }
 }
 
-/// `counters`.
-pub(crate) fn counters(library: &Library, query: &Query) -> Answered<Value> {
-    let window = query.window(end_ns(library)?)?;
+/// The values of a counter.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counter {
+    /// Its file.
+    pub file: usize,
+    /// A track of its process.
+    pub track: Option<u32>,
+    /// Its process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Its points.
+    pub points: Vec<Point>,
+}
+
+/// The counters of all files in a window.
+///
+/// # Errors
+///
+/// A sentence why there are none.
+pub fn counters(library: &Library, window: (u64, u64, u64)) -> Answered<Vec<Counter>> {
     let files = library.drawn()?;
     Ok(files.iter().flat_map(|open| counters_of(&open.file, window)).collect())
 }
 
 /// The counters of a file in a window.
-pub(crate) fn counters_of(file: &File, (from, to, pixels): (u64, u64, u64)) -> Vec<Value> {
+pub(crate) fn counters_of(file: &File, (from, to, pixels): (u64, u64, u64)) -> Vec<Counter> {
     let series = lock(&file.series);
     let mut all: Vec<_> = series.iter().collect();
     all.sort_by_key(|(key, _)| *key);
-    let json = |((pid, name), series): (&(u32, String), &Series)| {
+    let counter = |((pid, name), series): (&(u32, String), &Series)| {
         let of_process =
             |thread: &&usize| file.threads.get(**thread).is_some_and(|thread| thread.pid == *pid);
         let threads: Vec<usize> = (0..file.threads.len()).collect();
         let sampled = threads.iter().filter(of_process).find(|thread| file.threads[**thread].is_sampled);
         let track = sampled.or_else(|| threads.iter().find(of_process)).map(|thread| file.track_id(*thread));
         let points = series.within(from, to, pixels);
-        let points: Vec<Value> =
-            points.iter().map(|point| json!([point.at, point.min, point.max, point.last])).collect();
-        json!({ "file": file.index, "track": track, "pid": pid, "name": name, "points": points })
+        Counter { file: file.index, track, pid: *pid, name: name.clone(), points }
     };
-    all.into_iter().map(json).collect()
+    all.into_iter().map(counter).collect()
 }
 
 /// Spreads events evenly over the pixels between two moments.
@@ -473,10 +568,13 @@ fn spread(counts: &mut [u64], pixel: f64, (from, to): (u64, u64), events: u64) {
     }
 }
 
-/// `overview`.
-pub(crate) fn overview(library: &Library, query: &Query) -> Answered<Value> {
+/// How many entries and exits there are at each pixel of the whole trace.
+///
+/// # Errors
+///
+/// A sentence why that isn't known.
+pub fn overview(library: &Library, pixels: u64) -> Answered<Vec<u64>> {
     let end = end_ns(library)?.max(1);
-    let (.., pixels) = query.window(end)?;
     let mut counts = vec![0_u64; pixels as usize];
     for open in library.drawn()? {
         let file = &open.file;
@@ -500,5 +598,5 @@ pub(crate) fn overview(library: &Library, query: &Query) -> Answered<Value> {
             }
         }
     }
-    Ok(json!(counts))
+    Ok(counts)
 }

@@ -1,21 +1,33 @@
 //! Calls and marks by name: search, where its hits are, and the next one.
 
+use std::collections::BTreeMap;
+
 use everycall_analysis::{Key, Order};
 use regex::{Regex, RegexBuilder};
 use rustc_hash::FxHashMap;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
-use super::draw::{end_ns, text, tracks};
+use super::Answered;
+use super::draw::text;
+use super::place::Place;
 use super::sums::{number, whole};
 use crate::cell::{Cell, SEVERAL};
 use crate::file::lock;
 use crate::library::Library;
-use crate::query::{Answered, Query};
 
 /// Functions that a search finds.
 const FUNCTIONS_MAX: usize = 1000;
 /// Marks that a search looks at in each track.
 const MARKS_MAX: usize = 1 << 17;
+
+/// The calls and marks that a search is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// The calls of a function, by its number.
+    Function(u32),
+    /// Calls of functions, and marks, by a part of their name or by `/REGEX/`.
+    Text(String),
+}
 
 /// The functions and marks that a search matches.
 struct Meant {
@@ -26,15 +38,16 @@ struct Meant {
 }
 
 impl Meant {
-    fn of(library: &Library, query: &Query) -> Answered<Meant> {
+    fn of(library: &Library, sought: &Sought) -> Answered<Meant> {
         let functions = lock(&library.functions);
-        if let Some(number) = query.number("function")? {
-            return Ok(Meant {
-                functions: (0..functions.len()).map(|of| of as u64 == number).collect(),
-                pattern: None,
-            });
-        }
-        let pattern = pattern(query.text("q").ok_or("q is missing")?)?;
+        let text = match sought {
+            Sought::Function(number) => {
+                let functions = (0..functions.len()).map(|of| of == *number as usize).collect();
+                return Ok(Meant { functions, pattern: None });
+            }
+            Sought::Text(text) => text,
+        };
+        let pattern = pattern(text)?;
         let is_meant = |named: &crate::functions::Named| {
             pattern.is_match(&named.name) || pattern.is_match(&named.identity.name)
         };
@@ -67,8 +80,8 @@ impl Meant {
         Ok(())
     }
 
-    /// The matching marks: track, begin, end, text.
-    fn marks(&self, library: &Library) -> Answered<Vec<Mark>> {
+    /// The matching marks.
+    fn marks(&self, library: &Library) -> Answered<Vec<Hit>> {
         let Some(pattern) = &self.pattern else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for open in library.files()? {
@@ -82,7 +95,8 @@ impl Meant {
                         let text = text(context, item);
                         if pattern.is_match(&text) {
                             let track = context.file.track_id(thread);
-                            found.push(Mark { track, from: item.at, to: item.to, text });
+                            let place = (item.at, track, None, item.to);
+                            found.push(Hit::of(place, None, Some(text)));
                         }
                     }
                 }
@@ -93,45 +107,43 @@ impl Meant {
     }
 }
 
-/// A mark that is found.
-struct Mark {
-    track: u32,
-    from: u64,
-    to: u64,
-    text: String,
-}
-
-/// A hit: by time, then by track, then by depth; marks come before calls.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Hit {
-    from: u64,
-    track: u32,
-    /// Depth + 1; 0 for a mark.
-    level: usize,
-    to: u64,
-    function: u32,
-    text: String,
+/// A call or mark: in the order of time, then of tracks, then of depth; marks come before calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Hit {
+    /// Begin, in nanoseconds since the trace's.
+    pub from: u64,
+    /// Its track.
+    pub track: u32,
+    /// Number of enclosing calls; `None` for a mark.
+    pub depth: Option<usize>,
+    /// End.
+    pub to: u64,
+    /// The function of a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<u32>,
+    /// The text of a mark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 impl Hit {
+    fn of(
+        (from, track, depth, to): (u64, u32, Option<usize>, u64),
+        function: Option<u32>,
+        text: Option<String>,
+    ) -> Hit {
+        Hit { from, track, depth, to, function, text }
+    }
+
     fn of_call(track: u32, depth: usize, cell: &Cell) -> Hit {
-        let (from, to, function) = (cell.from, cell.to(), cell.function);
-        Hit { from, track, level: depth + 1, to, function, text: String::new() }
+        Hit::of((cell.from, track, Some(depth), cell.to()), Some(cell.function), None)
     }
 
-    fn of_mark(mark: Mark) -> Hit {
-        let Mark { track, from, to, text } = mark;
-        Hit { from, track, level: 0, to, function: SEVERAL, text }
-    }
-
-    fn json(&self) -> Value {
-        let Hit { from, track, level, to, function, text } = self;
-        match level.checked_sub(1) {
-            Some(depth) => {
-                json!({ "track": track, "from": from, "to": to, "depth": depth, "function": function })
-            }
-            None => json!({ "track": track, "from": from, "to": to, "depth": null, "text": text }),
-        }
+    /// Where it is drawn.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        let Hit { track, from, to, depth, .. } = *self;
+        Place { track, from, to, depth: depth.unwrap_or(0) }
     }
 }
 
@@ -150,10 +162,40 @@ fn pattern(text: &str) -> Answered<Regex> {
     })
 }
 
-/// `search`.
-pub(crate) fn search(library: &Library, query: &Query) -> Answered<Value> {
-    let meant = Meant::of(library, query)?;
-    let limit = query.number("limit")?.unwrap_or(1000).clamp(1, 100_000) as usize;
+/// A function that a search finds, with its calls.
+#[derive(Clone, Debug, Serialize)]
+pub struct FoundFunction {
+    /// Its number.
+    pub id: u32,
+    /// Its calls.
+    pub calls: u64,
+    /// Their time.
+    pub total_ns: u64,
+    /// All of its calls, if they were counted.
+    pub all_calls: Option<u64>,
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, Serialize)]
+pub struct Search {
+    /// Functions, those with the most time first.
+    pub functions: Vec<FoundFunction>,
+    /// How many functions there are.
+    pub all_functions: usize,
+    /// The first hits.
+    pub hits: Vec<Hit>,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// Searches functions and marks by name.
+///
+/// # Errors
+///
+/// A sentence why that can't be done.
+pub fn search(library: &Library, sought: &Sought, limit: usize) -> Answered<Search> {
+    let meant = Meant::of(library, sought)?;
+    let limit = limit.clamp(1, 100_000);
     // Calls, times and all calls by function.
     let mut sums: FxHashMap<u32, (u64, u64, u64)> = FxHashMap::default();
     for open in library.files()? {
@@ -177,7 +219,7 @@ pub(crate) fn search(library: &Library, query: &Query) -> Answered<Value> {
     });
     let marks = meant.marks(library)?;
     let total = found.iter().map(|(_, (calls, ..))| calls).sum::<u64>() + marks.len() as u64;
-    let mut hits: Vec<Hit> = marks.into_iter().map(Hit::of_mark).collect();
+    let mut hits = marks;
     meant.each(library, 0, u64::MAX, |track, depth, cell| {
         hits.push(Hit::of_call(track, depth, &cell));
         if hits.len() >= 4 * limit.max(1000) {
@@ -187,27 +229,40 @@ pub(crate) fn search(library: &Library, query: &Query) -> Answered<Value> {
     })?;
     hits.sort_unstable();
     hits.truncate(limit);
-    let functions = found.iter().take(FUNCTIONS_MAX);
-    let functions = functions.map(|(id, (calls, total_ns, all))| {
-        let all_calls = Some(all).filter(|all| **all > 0);
-        json!({ "id": id, "calls": calls, "total_ns": total_ns, "all_calls": all_calls })
-    });
-    Ok(json!({
-        "functions": functions.collect::<Vec<_>>(),
-        "all_functions": found.len(),
-        "hits": hits.iter().map(Hit::json).collect::<Vec<_>>(),
-        "total": total,
-    }))
+    let function = |(id, (calls, total_ns, all)): &(u32, (u64, u64, u64))| FoundFunction {
+        id: *id,
+        calls: *calls,
+        total_ns: *total_ns,
+        all_calls: Some(*all).filter(|all| *all > 0),
+    };
+    let functions = found.iter().take(FUNCTIONS_MAX).map(function).collect();
+    Ok(Search { functions, all_functions: found.len(), hits, total })
 }
 
-/// `hits`: where calls and marks are, merged to pixels.
-pub(crate) fn hits(library: &Library, query: &Query) -> Answered<Value> {
-    let (from, to, pixels) = query.window(end_ns(library)?)?;
-    let meant = Meant::of(library, query)?;
+/// Where calls and marks are.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hits {
+    /// By track: begin, end, and how many there are, merged to pixels.
+    pub tracks: BTreeMap<u32, Vec<(u64, u64, u64)>>,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// Where the hits of a search are in a window.
+///
+/// # Errors
+///
+/// A sentence why that isn't known.
+pub fn hits(
+    library: &Library,
+    sought: &Sought,
+    wanted: &[u32],
+    (from, to, pixels): (u64, u64, u64),
+) -> Answered<Hits> {
+    let meant = Meant::of(library, sought)?;
     let pixel = (to.saturating_sub(from) / pixels).max(1);
-    let wanted = tracks(library, query)?;
     // By track and pixel: begin, end, hits.
-    let mut found: FxHashMap<u32, std::collections::BTreeMap<u64, (u64, u64, u64)>> = FxHashMap::default();
+    let mut found: BTreeMap<u32, BTreeMap<u64, (u64, u64, u64)>> = BTreeMap::new();
     let mut total = 0;
     let mut add = |track: u32, begin: u64, end: u64, count: u64| {
         if !wanted.contains(&track) {
@@ -222,30 +277,35 @@ pub(crate) fn hits(library: &Library, query: &Query) -> Answered<Value> {
     for mark in meant.marks(library)?.iter().filter(|mark| mark.to >= from && mark.from <= to) {
         add(mark.track, mark.from, mark.to, 1);
     }
-    let rows = |(track, rows): (&u32, &std::collections::BTreeMap<u64, (u64, u64, u64)>)| {
-        (
-            track.to_string(),
-            rows.values().map(|(from, to, count)| json!([from, to, count])).collect::<Value>(),
-        )
-    };
-    let tracks: Map<String, Value> = found.iter().map(rows).collect();
-    Ok(json!({ "tracks": tracks, "total": total }))
+    let rows = |(track, rows): (u32, BTreeMap<_, _>)| (track, rows.into_values().collect());
+    Ok(Hits { tracks: found.into_iter().map(rows).collect(), total })
 }
 
-/// `next`: the hit behind or before another one.
-pub(crate) fn next(library: &Library, query: &Query) -> Answered<Value> {
-    let meant = Meant::of(library, query)?;
-    let cursor = match query.number("from")? {
-        None => None,
-        Some(from) => {
-            let track = query.number("track")?.unwrap_or(0) as u32;
-            // A mark has no depth.
-            let level = query.number("depth")?.map_or(0, |depth| depth as usize + 1);
-            Some((from, track, level))
-        }
-    };
-    let wanted = query.tracks()?;
-    let is_forward = query.text("dir").is_none_or(|dir| dir != "previous");
+/// A hit of a search.
+#[derive(Clone, Debug, Serialize)]
+pub struct Next {
+    /// The hit; `None` if there is none at all.
+    pub hit: Option<Hit>,
+    /// Its number, from 1.
+    pub index: u64,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// The hit behind or before another one, given by begin, track and depth; after the last one comes
+/// the first. `wanted`: the tracks; `None` for all.
+///
+/// # Errors
+///
+/// A sentence why it isn't known.
+pub fn next(
+    library: &Library,
+    sought: &Sought,
+    cursor: Option<(u64, u32, Option<usize>)>,
+    is_forward: bool,
+    wanted: Option<&[u32]>,
+) -> Answered<Next> {
+    let meant = Meant::of(library, sought)?;
     // The first and last of all, and those on both sides of the cursor.
     let (mut first, mut last, mut before, mut behind): (Option<Hit>, Option<Hit>, Option<Hit>, Option<Hit>) =
         (None, None, None, None);
@@ -255,7 +315,7 @@ pub(crate) fn next(library: &Library, query: &Query) -> Answered<Value> {
             return;
         }
         total += 1;
-        let key = (hit.from, hit.track, hit.level);
+        let key = (hit.from, hit.track, hit.depth);
         let less = |of: &Option<Hit>| of.as_ref().is_none_or(|of| hit < *of);
         let more = |of: &Option<Hit>| of.as_ref().is_none_or(|of| hit > *of);
         if less(&first) {
@@ -277,7 +337,7 @@ pub(crate) fn next(library: &Library, query: &Query) -> Answered<Value> {
         }
     };
     meant.each(library, 0, u64::MAX, |track, depth, cell| look(Hit::of_call(track, depth, &cell)))?;
-    meant.marks(library)?.into_iter().for_each(|mark| look(Hit::of_mark(mark)));
+    meant.marks(library)?.into_iter().for_each(look);
     // Numbers from 1.
     let (hit, index) = match (cursor.is_some(), is_forward) {
         (false, _) => (first, 1),
@@ -286,19 +346,29 @@ pub(crate) fn next(library: &Library, query: &Query) -> Answered<Value> {
         (true, false) if before.is_some() => (before, earlier),
         (true, false) => (last, total),
     };
-    Ok(
-        json!({ "hit": hit.as_ref().map(Hit::json), "index": if hit.is_some() { index } else { 0 }, "total": total }),
-    )
+    Ok(Next { index: if hit.is_some() { index } else { 0 }, hit, total })
 }
 
-/// `text`: the calls that begin in a range, by time.
-pub(crate) fn listed(library: &Library, query: &Query) -> Answered<Value> {
-    let (from, to, _) = query.window(end_ns(library)?)?;
-    let limit = query.number("limit")?.unwrap_or(200).clamp(1, 10_000) as usize;
+/// The calls of some tracks that begin in a range.
+#[derive(Clone, Debug, Serialize)]
+pub struct Calls {
+    /// The first of them.
+    pub rows: Vec<Hit>,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// The calls that begin in a range, by time.
+///
+/// # Errors
+///
+/// A sentence why they aren't known.
+pub fn listed(library: &Library, tracks: &[u32], (from, to): (u64, u64), limit: usize) -> Answered<Calls> {
+    let limit = limit.clamp(1, 10_000);
     let mut rows: Vec<Hit> = Vec::new();
     let mut total = 0_u64;
-    for id in tracks(library, query)? {
-        let (open, thread) = library.track(id)?;
+    for id in tracks {
+        let (open, thread) = library.track(*id)?;
         let Some(track) = open.file.track(thread) else { continue };
         track.levels.cells(track.levels.lowest(), from, to, &mut |depth, cell| {
             if cell.from < from {
@@ -306,7 +376,7 @@ pub(crate) fn listed(library: &Library, query: &Query) -> Answered<Value> {
             }
             total += u64::from(cell.count);
             if cell.count == 1 {
-                rows.push(Hit::of_call(id, depth, &cell));
+                rows.push(Hit::of_call(*id, depth, &cell));
             }
             if rows.len() >= 8 * limit.max(1000) {
                 rows.sort_unstable();
@@ -316,5 +386,5 @@ pub(crate) fn listed(library: &Library, query: &Query) -> Answered<Value> {
     }
     rows.sort_unstable();
     rows.truncate(limit);
-    Ok(json!({ "rows": rows.iter().map(Hit::json).collect::<Vec<_>>(), "total": total }))
+    Ok(Calls { rows, total })
 }

@@ -5,14 +5,45 @@ use std::sync::Arc;
 use everycall_export::{Source as _, ValuesNumber, shown_values};
 use everycall_timeline::{Bars, GapKind, Intervals, MarkKind, TimelineEvent};
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
+use super::Answered;
 use crate::cell::Cell;
 use crate::context::Context;
 use crate::file::Open;
 use crate::library::{Library, OpenFile};
-use crate::query::{Answered, Query};
 use crate::read::{begin_bits, end_bits};
 use crate::window::{From, read_from};
+
+/// Where a call is: a moment and a depth at which it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its track.
+    pub track: u32,
+    /// The moment, in nanoseconds since the trace's begin.
+    pub at: u64,
+    /// Number of enclosing calls.
+    pub depth: usize,
+}
+
+/// Where a call is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// Its track.
+    pub track: u32,
+    /// Begin, in nanoseconds since the trace's.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// Number of enclosing calls.
+    pub depth: usize,
+}
+
+impl Place {
+    pub(super) fn of(track: u32, depth: usize, cell: &Cell) -> Place {
+        Place { track, from: cell.from, to: cell.to(), depth }
+    }
+}
 
 /// A call, with what it did.
 pub(super) struct Call {
@@ -115,24 +146,12 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
     short
 }
 
-/// Track, moment and depth of a request.
-pub(super) fn place(library: &Library, query: &Query) -> Answered<(Arc<OpenFile>, usize, u64, usize)> {
-    let track = u32::try_from(query.needed("track")?).map_err(|_| "there is no such track".to_owned())?;
-    let (open, thread) = library.track(track)?;
-    let depth = usize::try_from(query.needed("depth")?).unwrap_or(usize::MAX);
-    Ok((open, thread, query.needed("at")?, depth))
-}
-
 pub(super) const NO_CALL: &str = "no call is open there";
 
-/// The file and thread of a `TRACK:AT:DEPTH`.
-pub(super) fn call_place(library: &Library, text: &str) -> Answered<(Arc<OpenFile>, usize, Cell, usize)> {
-    let wrong = || format!("`{text}` isn't TRACK:AT:DEPTH");
-    let parts: Vec<u64> =
-        text.split(':').map(|part| part.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
-    let [track, at, depth] = parts.as_slice() else { return Err(wrong()) };
-    let (open, thread) = library.track(u32::try_from(*track).map_err(|_| wrong())?)?;
-    let (at, depth) = (*at, usize::try_from(*depth).map_err(|_| wrong())?);
+/// The file, the thread and the cell of a call.
+pub(super) fn cell_at(library: &Library, position: Position) -> Answered<(Arc<OpenFile>, usize, Cell)> {
+    let (open, thread) = library.track(position.track)?;
+    let Position { at, depth, .. } = position;
     let known =
         open.file.track(thread).and_then(|track| track.levels.find(depth, at)).filter(|cell| cell.count == 1);
     let cell = match known {
@@ -142,5 +161,5 @@ pub(super) fn call_place(library: &Library, text: &str) -> Answered<(Arc<OpenFil
             .ask(move |context| call_at(context, thread, at, depth).map(|call| call.cell))?
             .ok_or(NO_CALL)?,
     };
-    Ok((open, thread, cell, depth))
+    Ok((open, thread, cell))
 }

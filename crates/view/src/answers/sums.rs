@@ -2,20 +2,44 @@
 
 use std::sync::Arc;
 
-use everycall_analysis::{Grouping, Key, Order, Profile, ROOT, machine};
+use everycall_analysis::{Grouping, Key, Order, Profile, ROOT, Row, machine};
 use everycall_export::{CallAt, Filter};
 use rustc_hash::FxHashMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::place::call_place;
+use super::Answered;
+use super::place::{Position, cell_at};
 use crate::file::{SharedFunctions, lock, place_of_track};
 use crate::library::{Library, OpenFile};
-use crate::query::{Answered, Query, tracks};
 
 /// Parts of a tree below this part of the whole are left out.
 const PRUNED: f64 = 0.0005;
 /// Levels of a tree in an answer.
 const LEVELS_MAX: usize = 512;
+
+/// The calls that sums cover: all that pass the library's filter, in a part of the time, of some
+/// tracks, or one call and what it called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Begin, in nanoseconds since the trace's.
+    pub from: Option<u64>,
+    /// End.
+    pub to: Option<u64>,
+    /// The tracks.
+    pub tracks: Option<Vec<u32>>,
+    /// The call, instead of all others.
+    pub call: Option<Position>,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub enum Side {
+    /// Calls of the file at this place among all.
+    Range(usize, Scope),
+    /// A call.
+    Call(Position),
+}
 
 /// The calls of a file that an answer covers.
 #[derive(Clone, Debug, Default)]
@@ -28,23 +52,18 @@ pub(super) struct Range {
 }
 
 impl Range {
-    pub fn of(library: &Library, query: &Query) -> Answered<Range> {
-        if let Some(call) = query.text("call") {
-            return Range::of_call(library, call);
+    pub fn of(library: &Library, scope: &Scope) -> Answered<Range> {
+        let Scope { from, to, tracks, call } = scope.clone();
+        match call {
+            Some(call) => Range::of_call(library, call),
+            None => Ok(Range { from, to, tracks, call: None }),
         }
-        Ok(Range {
-            from: query.number("from")?,
-            to: query.number("to")?,
-            tracks: query.tracks()?,
-            call: None,
-        })
     }
 
-    /// The call at a `TRACK:AT:DEPTH`.
-    fn of_call(library: &Library, text: &str) -> Answered<Range> {
-        let (open, thread, cell, depth) = call_place(library, text)?;
-        let call = CallAt { start_ns: cell.from, depth: depth as u32 };
-        Ok(Range { call: Some((open.file.track_id(thread), call)), ..Range::default() })
+    fn of_call(library: &Library, call: Position) -> Answered<Range> {
+        let (_, _, cell) = cell_at(library, call)?;
+        let at = CallAt { start_ns: cell.from, depth: call.depth as u32 };
+        Ok(Range { call: Some((call.track, at)), ..Range::default() })
     }
 
     /// Whether all calls are covered.
@@ -115,48 +134,68 @@ pub(super) fn number(functions: &SharedFunctions, profile: &Profile, of: u32) ->
     Some(lock(functions).number(function))
 }
 
-/// `report`.
-pub(crate) fn report(library: &Library, query: &Query) -> Answered<Value> {
-    let by = match query.text("by").unwrap_or("function") {
-        "function" => Grouping::Function,
-        "path" => Grouping::Path,
-        "module" => Grouping::Module,
-        "thread" => Grouping::Thread,
-        "process" => Grouping::Process,
-        "file" => Grouping::File,
-        other => match other.strip_prefix("label:") {
-            Some(label) => Grouping::Label(label.to_owned()),
-            None => {
-                return Err("by is function, path, module, thread, process, file or label:NAME".to_owned());
-            }
-        },
-    };
-    let range = Range::of(library, query)?;
-    let profile = profile(library, &range, by)?;
-    let limit =
-        query.number("limit")?.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let rows = profile.rows_of_all_calls(Order::OwnTime);
-    let all = rows.len();
-    let row = |row: &everycall_analysis::Row<'_>| {
-        let mut object = machine::object(machine::key(&profile, row.key), row.sums);
+/// A table of sums, as `report` has it.
+pub struct Report {
+    /// The sums.
+    pub profile: Profile,
+    /// Numbers of functions by those of the profile.
+    numbers: Vec<u32>,
+    /// Rows that are in it.
+    limit: usize,
+}
+
+impl Report {
+    /// All rows, those with the most own time first.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        self.profile.rows_of_all_calls(Order::OwnTime)
+    }
+
+    /// The number of a function of the profile.
+    #[must_use]
+    pub fn number(&self, function: u32) -> Option<u32> {
+        self.numbers.get(function as usize).copied()
+    }
+
+    fn row(&self, row: &Row<'_>) -> Value {
+        let mut object = machine::object(machine::key(&self.profile, row.key), row.sums);
         if let Key::Function(function) = row.key {
-            object["function"] = json!(number(&library.functions, &profile, *function));
+            object["function"] = json!(self.number(*function));
         } else {
-            object["name"] = json!(row.key.shown(profile.functions()));
+            object["name"] = json!(row.key.shown(self.profile.functions()));
         }
         if let Key::Path(path) = row.key {
-            let numbers: Vec<_> = path.iter().map(|of| number(&library.functions, &profile, *of)).collect();
+            let numbers: Vec<_> = path.iter().map(|of| self.number(*of)).collect();
             object["functions"] = json!(numbers);
         }
         object
-    };
-    Ok(json!({
-        "calls": profile.calls,
-        "unwound_calls": profile.unwound,
-        "not_in_the_numbers": machine::notes(&profile.notes),
-        "all_rows": all,
-        "rows": rows.iter().take(limit).map(row).collect::<Vec<_>>(),
-    }))
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let rows = self.rows();
+        let answer = json!({
+            "calls": self.profile.calls,
+            "unwound_calls": self.profile.unwound,
+            "not_in_the_numbers": machine::notes(&self.profile.notes),
+            "all_rows": rows.len(),
+            "rows": rows.iter().take(self.limit).map(|row| self.row(row)).collect::<Vec<_>>(),
+        });
+        answer.serialize(to)
+    }
+}
+
+/// The sums of a scope.
+///
+/// # Errors
+///
+/// A sentence why they aren't known.
+pub fn report(library: &Library, scope: &Scope, by: Grouping, limit: usize) -> Answered<Report> {
+    let profile = profile(library, &Range::of(library, scope)?, by)?;
+    let mut functions = lock(&library.functions);
+    let numbers = profile.functions().all().iter().map(|function| functions.number(function)).collect();
+    Ok(Report { profile, numbers, limit })
 }
 
 /// A node of a tree in an answer.
@@ -217,8 +256,19 @@ struct Pruned {
     ns: u64,
 }
 
-/// The tree as JSON, and what it leaves out.
-fn tree(nodes: &[Node], json: impl Fn(&Node) -> Value, order: impl Fn(&Node) -> u64) -> (Value, Pruned) {
+/// A node of a tree with those below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Branch<T> {
+    /// The node.
+    #[serde(flatten)]
+    pub node: T,
+    /// The nodes below it.
+    pub children: Vec<Branch<T>>,
+}
+
+/// The tree without small parts, and what it leaves out. `of` makes a node, with a number by
+/// which those with one parent are sorted, the largest first.
+fn pruned<T: Default>(nodes: &[Node], of: impl Fn(&Node) -> (T, u64)) -> (Branch<T>, Pruned) {
     let most = |node: &Node| node.numbers[0][0].max(node.numbers[1][0]);
     let least = nodes.first().map_or(0.0, |root| most(root) as f64 * PRUNED);
     let has_calls = |node: &Node| node.numbers.iter().any(|[.., calls]| *calls > 0);
@@ -237,42 +287,75 @@ fn tree(nodes: &[Node], json: impl Fn(&Node) -> Value, order: impl Fn(&Node) -> 
             *place = is_in;
         }
     }
-    let mut children: Vec<Vec<(u64, Value)>> = vec![Vec::new(); nodes.len()];
+    let mut children: Vec<Vec<(u64, Branch<T>)>> = nodes.iter().map(|_| Vec::new()).collect();
     for (index, node) in nodes.iter().enumerate().rev() {
         if shown.get(index) != Some(&true) {
             continue;
         }
         let mut below = children.get_mut(index).map(std::mem::take).unwrap_or_default();
         below.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-        let mut value = json(node);
-        value["children"] = below.into_iter().map(|(_, child)| child).collect();
+        let (shown, order) = of(node);
+        let branch = Branch { node: shown, children: below.into_iter().map(|(_, child)| child).collect() };
         if index == ROOT {
-            return (value, pruned);
+            return (branch, pruned);
         }
-        if let Some(of) = children.get_mut(node.parent) {
-            of.push((order(node), value));
+        if let Some(siblings) = children.get_mut(node.parent) {
+            siblings.push((order, branch));
         }
     }
-    (Value::Null, pruned)
+    (Branch::default(), pruned)
 }
 
-/// `flame`.
-pub(crate) fn flame(library: &Library, query: &Query) -> Answered<Value> {
-    let profile = profile(library, &Range::of(library, query)?, Grouping::Path)?;
-    let nodes = nodes(&library.functions, &[&profile]);
-    let json = |node: &Node| {
+/// A node of [`Flame`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FlameNode {
+    /// Its function; -1 for the root.
+    pub function: i64,
+    /// Time of its calls.
+    pub total_ns: u64,
+    /// Their time without that of the calls that they made.
+    pub own_ns: u64,
+    /// How many there are.
+    pub calls: u64,
+}
+
+/// The calls by path, without those that can't be drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Flame {
+    /// The root.
+    pub root: Branch<FlameNode>,
+    /// How many calls there are.
+    pub calls: u64,
+    /// Nodes that are left out.
+    pub pruned_nodes: usize,
+    /// Their calls.
+    pub pruned_calls: u64,
+    /// Their time.
+    pub pruned_ns: u64,
+    /// Calls on further paths, of which there were too many.
+    pub calls_on_further_paths: u64,
+}
+
+/// The calls of a scope by path.
+///
+/// # Errors
+///
+/// A sentence why they aren't known.
+pub fn flame(library: &Library, scope: &Scope) -> Answered<Flame> {
+    let profile = profile(library, &Range::of(library, scope)?, Grouping::Path)?;
+    let node = |node: &Node| {
         let [total_ns, own_ns, calls] = node.numbers[0];
-        json!({ "function": shown(node), "total_ns": total_ns, "own_ns": own_ns, "calls": calls })
+        (FlameNode { function: shown(node), total_ns, own_ns, calls }, total_ns)
     };
-    let (root, pruned) = tree(&nodes, json, |node| node.numbers[0][0]);
-    Ok(json!({
-        "root": root,
-        "calls": profile.calls,
-        "pruned_nodes": pruned.nodes,
-        "pruned_calls": pruned.calls,
-        "pruned_ns": pruned.ns,
-        "calls_on_further_paths": profile.tree().map_or(0, |tree| tree.further.calls),
-    }))
+    let (root, pruned) = pruned(&nodes(&library.functions, &[&profile]), node);
+    Ok(Flame {
+        root,
+        calls: profile.calls,
+        pruned_nodes: pruned.nodes,
+        pruned_calls: pruned.calls,
+        pruned_ns: pruned.ns,
+        calls_on_further_paths: profile.tree().map_or(0, |tree| tree.further.calls),
+    })
 }
 
 /// A call path of a [`Tree`].
@@ -300,9 +383,13 @@ pub struct Tree {
     pub further: u64,
 }
 
-/// The calls of a range by path; `query` is that of `flame`.
-pub(crate) fn whole_tree(library: &Library, query: &Query) -> Answered<Tree> {
-    let profile = profile(library, &Range::of(library, query)?, Grouping::Path)?;
+/// The calls of a scope by path, all of them.
+///
+/// # Errors
+///
+/// A sentence why they aren't known.
+pub fn tree(library: &Library, scope: &Scope) -> Answered<Tree> {
+    let profile = profile(library, &Range::of(library, scope)?, Grouping::Path)?;
     let node = |node: &Node| {
         let [total_ns, own_ns, calls] = node.numbers[0];
         TreeNode { function: node.function.unwrap_or(u32::MAX), parent: node.parent, calls, total_ns, own_ns }
@@ -313,32 +400,89 @@ pub(crate) fn whole_tree(library: &Library, query: &Query) -> Answered<Tree> {
     })
 }
 
-/// One side of a comparison: `range:FILE:FROM:TO:TRACKS`, where each number may be left out, or
-/// `call:TRACK:AT:DEPTH`.
-fn side(library: &Library, text: &str) -> Answered<(Arc<OpenFile>, Range)> {
-    let wrong = || format!("`{text}` isn't range:FILE:FROM:TO:TRACKS or call:TRACK:AT:DEPTH");
-    if let Some(call) = text.strip_prefix("call:") {
-        let range = Range::of_call(library, call)?;
-        let (track, _) = range.call.ok_or_else(wrong)?;
-        return Ok((library.track(track)?.0, range));
+fn side(library: &Library, side: &Side) -> Answered<(Arc<OpenFile>, Range)> {
+    match side {
+        Side::Call(call) => Ok((library.track(call.track)?.0, Range::of_call(library, *call)?)),
+        Side::Range(file, scope) => {
+            let open = library.files()?.get(*file).cloned();
+            Ok((open.ok_or_else(|| format!("there is no file {file}"))?, Range::of(library, scope)?))
+        }
     }
-    let mut parts = text.strip_prefix("range:").ok_or_else(wrong)?.split(':');
-    let mut number = || match parts.next().unwrap_or_default() {
-        "" => Ok(None),
-        text => text.parse::<u64>().map(Some).map_err(|_| wrong()),
-    };
-    let (file, from, to) = (number()?.unwrap_or(0), number()?, number()?);
-    let open =
-        library.files()?.get(file as usize).cloned().ok_or_else(|| format!("there is no file {file}"))?;
-    let tracks = parts.next().filter(|text| !text.is_empty()).map(tracks).transpose()?;
-    Ok((open, Range { from, to, tracks, call: None }))
 }
 
-/// `compare`.
-pub(crate) fn compare(library: &Library, query: &Query) -> Answered<Value> {
+/// A function in [`Comparison`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ComparedFunction {
+    /// Its number.
+    pub function: u32,
+    /// Its calls.
+    pub a_calls: u64,
+    /// Its calls on the other side.
+    pub b_calls: u64,
+    /// Its own time.
+    pub a_own_ns: u64,
+    /// Its own time on the other side.
+    pub b_own_ns: u64,
+    /// Its time.
+    pub a_total_ns: u64,
+    /// Its time on the other side.
+    pub b_total_ns: u64,
+}
+
+/// A path in [`Comparison`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ComparedNode {
+    /// Its last function; -1 for the root.
+    pub function: i64,
+    /// Its time.
+    pub a_ns: u64,
+    /// Its time on the other side.
+    pub b_ns: u64,
+    /// Its own time.
+    pub a_own_ns: u64,
+    /// Its own time on the other side.
+    pub b_own_ns: u64,
+    /// Its calls.
+    pub a_calls: u64,
+    /// Its calls on the other side.
+    pub b_calls: u64,
+}
+
+/// All calls of a side.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Compared {
+    /// Time of the outermost ones.
+    pub ns: u64,
+    /// How many there are.
+    pub calls: u64,
+}
+
+/// Two scopes side by side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// One side.
+    pub a: Compared,
+    /// The other.
+    pub b: Compared,
+    /// Those whose own time differs most come first.
+    pub functions: Vec<ComparedFunction>,
+    /// The paths of both.
+    pub root: Branch<ComparedNode>,
+    /// Paths that are left out.
+    pub pruned_nodes: usize,
+    /// Their time.
+    pub pruned_ns: u64,
+}
+
+/// Compares two scopes.
+///
+/// # Errors
+///
+/// A sentence why that can't be done.
+pub fn compare(library: &Library, a: &Side, b: &Side) -> Answered<Comparison> {
     let (mut trees, mut tables) = (Vec::new(), Vec::new());
-    for name in ["a", "b"] {
-        let (open, range) = side(library, query.text(name).ok_or_else(|| format!("{name} is missing"))?)?;
+    for of in [a, b] {
+        let (open, range) = side(library, of)?;
         let filter = range.filter(&open).ok_or("no track of the file is meant")?;
         let (tree, table) = open.long.ask(move |context| {
             let profile = |by| {
@@ -352,16 +496,13 @@ pub(crate) fn compare(library: &Library, query: &Query) -> Answered<Value> {
         tables.push(table);
     }
     let nodes = nodes(&library.functions, &trees.iter().collect::<Vec<_>>());
-    let json = |node: &Node| {
-        let [[a_ns, a_own, a_calls], [b_ns, b_own, b_calls]] = node.numbers;
-        json!({
-            "function": shown(node),
-            "a_ns": a_ns, "b_ns": b_ns,
-            "a_own_ns": a_own, "b_own_ns": b_own,
-            "a_calls": a_calls, "b_calls": b_calls,
-        })
+    let node = |node: &Node| {
+        let [[a_ns, a_own_ns, a_calls], [b_ns, b_own_ns, b_calls]] = node.numbers;
+        let function = shown(node);
+        let node = ComparedNode { function, a_ns, b_ns, a_own_ns, b_own_ns, a_calls, b_calls };
+        (node, a_ns.abs_diff(b_ns))
     };
-    let (root, pruned) = tree(&nodes, json, |node| node.numbers[0][0].abs_diff(node.numbers[1][0]));
+    let (root, pruned) = pruned(&nodes, node);
     // By function: calls, own and total time, of both sides.
     let mut functions: FxHashMap<u32, [[u64; 3]; 2]> = FxHashMap::default();
     for (side, table) in tables.iter().enumerate() {
@@ -376,25 +517,23 @@ pub(crate) fn compare(library: &Library, query: &Query) -> Answered<Value> {
     }
     let mut functions: Vec<_> = functions.into_iter().collect();
     functions.sort_by_key(|(number, [a, b])| (std::cmp::Reverse(a[1].abs_diff(b[1])), *number));
-    let row = |(number, [a, b]): &(u32, [[u64; 3]; 2])| {
-        json!({
-            "function": number, "a_calls": a[0], "b_calls": b[0], "a_own_ns": a[1], "b_own_ns": b[1],
-            "a_total_ns": a[2], "b_total_ns": b[2],
-        })
+    let row = |(function, [a, b]): (u32, [[u64; 3]; 2])| {
+        let ([a_calls, a_own_ns, a_total_ns], [b_calls, b_own_ns, b_total_ns]) = (a, b);
+        ComparedFunction { function, a_calls, b_calls, a_own_ns, b_own_ns, a_total_ns, b_total_ns }
     };
     let whole = |side: usize| {
         let calls = tables.get(side).map_or(0, |table| table.calls);
         let ns = nodes.first().and_then(|root| root.numbers.get(side)).map_or(0, |numbers| numbers[0]);
-        json!({ "ns": ns, "calls": calls })
+        Compared { ns, calls }
     };
-    Ok(json!({
-        "a": whole(0),
-        "b": whole(1),
-        "functions": functions.iter().map(row).collect::<Vec<_>>(),
-        "root": root,
-        "pruned_nodes": pruned.nodes,
-        "pruned_ns": pruned.ns,
-    }))
+    Ok(Comparison {
+        a: whole(0),
+        b: whole(1),
+        functions: functions.into_iter().map(row).collect(),
+        root,
+        pruned_nodes: pruned.nodes,
+        pruned_ns: pruned.ns,
+    })
 }
 
 /// The number of a node's function; -1 for the root.

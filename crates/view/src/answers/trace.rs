@@ -6,105 +6,271 @@ use std::sync::atomic::Ordering;
 use everycall_analysis::{KeptCall, counters, kept_calls};
 use everycall_export::Source as _;
 use everycall_timeline::ThreadInfo;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
+use super::Answered;
 use crate::cell::Cell;
 use crate::file::{File, lock};
+use crate::functions::FunctionFacts;
+use crate::glance::Glance;
 use crate::library::{Library, OpenFile};
 use crate::marks::{Kind, Text};
-use crate::query::{Answered, Query};
 
 /// Calls of a kept call's shape.
 const SHAPE_MAX: usize = 16;
 /// Losses that are listed.
 const LOSSES_MAX: usize = 1000;
 
-/// `trace`.
-pub(crate) fn trace(library: &Library) -> Answered<Value> {
+/// The contents of the files, as far as they were read.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TraceFacts {
+    /// The files.
+    pub files: Vec<FileFacts>,
+    /// The program of the first of them.
+    pub program: Option<String>,
+    /// When the first of them begins: nanoseconds of the real-time clock. As text, because numbers
+    /// above 2^53 lose digits in JSON.
+    pub begin_wall_ns: Option<String>,
+    /// Until the last of them ends.
+    pub duration_ns: Option<u64>,
+    /// Entries, exits and marks.
+    pub events: u64,
+    /// Whether they are being opened: their events were not counted yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub opening: bool,
+    /// Whether their events are still being counted: there is an estimate.
+    pub counting: bool,
+    /// Whether all of them were read.
+    pub complete: bool,
+    /// Events that were read.
+    pub read_events: u64,
+    /// Size of the files.
+    pub file_bytes: u64,
+    /// Bytes that were read, about.
+    pub read_bytes: f64,
+    /// Their processes.
+    pub processes: Vec<ProcessFacts>,
+    /// How many functions are known.
+    pub functions: usize,
+    /// Names of labels.
+    pub labels: BTreeSet<String>,
+    /// Calls that triggers kept, and snapshots.
+    pub kept: Vec<Kept>,
+    /// Events that are lost.
+    pub losses: Vec<LossFacts>,
+    /// Their modules.
+    pub modules: Vec<ModuleFacts>,
+    /// Damage and losses, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// A file.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FileFacts {
+    /// Its path.
+    pub name: String,
+    /// The program with its arguments.
+    pub command: String,
+    /// The machine that it ran on.
+    pub host: String,
+    /// The version of everycall that wrote it.
+    pub everycall_version: String,
+    /// Until its last event.
+    pub duration_ns: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A process.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ProcessFacts {
+    /// Place of its file among the files.
+    pub file: usize,
+    /// Its number.
+    pub pid: Option<u32>,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its threads, fibers, tasks and counters.
+    pub tracks: Vec<TrackFacts>,
+}
+
+/// A thread, fiber or task, or the counters of a process.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TrackFacts {
+    /// The number of the track.
+    pub id: u32,
+    /// The number of its process.
+    pub pid: u32,
+    /// Its own number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// `thread`, `fiber`, `task` or `counter`.
+    pub kind: &'static str,
+    /// Levels of nesting, as far as it was read.
+    pub depth: usize,
+    /// Its first event, in nanoseconds since the trace's begin.
+    pub from: u64,
+    /// Its last event.
+    pub to: u64,
+    /// Its events.
+    pub events: u64,
+    /// Whether it was read.
+    pub complete: bool,
+    /// The time up to which it was read.
+    pub read_ns: Option<u64>,
+    /// Whether there are marks.
+    pub has_marks: bool,
+    /// Whether its states are known.
+    pub has_states: bool,
+}
+
+/// A call that a trigger kept, or a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// The number that `--kept` takes.
+    pub number: usize,
+    /// The trigger.
+    pub trigger: Option<String>,
+    /// Its function.
+    pub function: Option<String>,
+    /// Begin, in nanoseconds since the trace's.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// Its track.
+    pub track: Option<u32>,
+    /// Where it is drawn in the track; `None` if it isn't there, or wasn't read yet.
+    pub depth: Option<usize>,
+    /// Name of its thread.
+    pub thread: String,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// `at least` or `at most`, if that is a bound.
+    pub bound: Option<&'static str>,
+    /// The function that it jumped to.
+    pub jumped_to: Option<String>,
+    /// How long that took.
+    pub behind_ns: u64,
+    /// Whether it was unwound.
+    pub unwound: bool,
+    /// It, its longest callee, that one's, and so on: functions with durations.
+    pub shape: Vec<(u32, u64)>,
+}
+
+/// Events that are lost.
+#[derive(Clone, Debug, Serialize)]
+pub struct LossFacts {
+    /// The track.
+    pub track: u32,
+    /// Begin, in nanoseconds since the trace's.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// How many, if they were counted.
+    pub events: Option<u64>,
+    /// Why recording was off.
+    pub why: Option<&'static str>,
+}
+
+/// An executable or a shared object.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModuleFacts {
+    /// Its path.
+    pub path: String,
+    /// When it was loaded, in nanoseconds since the trace's begin.
+    pub from: u64,
+    /// When it was unloaded.
+    pub to: Option<u64>,
+    /// Its build id.
+    pub build_id: String,
+}
+
+/// The contents of the files.
+///
+/// # Errors
+///
+/// A sentence why they aren't known.
+pub fn trace(library: &Library) -> Answered<TraceFacts> {
     if let Some(glances) = library.glances() {
-        return Ok(opening(&glances));
+        return Ok(opening(glances));
     }
     // Before they are counted, there is an estimate.
     let is_counting = library.is_counting();
     let files = library.drawn()?;
-    let first = files.first().ok_or("there is no file")?;
+    let first = &files.first().ok_or("there is no file")?.file;
     let sum = |of: fn(&File) -> u64| files.iter().map(|open| of(&open.file)).sum::<u64>();
     let events = sum(|file| {
         let counted = file.trace.threads().iter().map(|thread| thread.events).sum();
         file.sketch.as_ref().filter(|_| counted == 0).map_or(counted, |sketch| sketch.events())
     });
     let is_complete = files.iter().all(|open| open.file.is_complete());
-    let read = sum(|file| file.read_events.load(Ordering::Relaxed));
+    let read = sum(|file| file.read_events.load(Ordering::Relaxed)).min(events);
     let mut labels = BTreeSet::new();
     let mut kept = Vec::new();
     for open in &files {
         labels.extend(lock(&open.file.labels).iter().cloned());
         kept.extend(kept_of(open)?);
     }
-    Ok(json!({
-        "files": files.iter().map(|open| file_json(&open.file)).collect::<Vec<_>>(),
-        "program": first.file.trace.processes().first().map(|process| everycall_export::process_name(&first.file.trace, process)),
-        // Above 2^53, so as text.
-        "begin_wall_ns": first.file.trace.clock().origin_realtime_ns().map(|ns| ns.to_string()),
-        "duration_ns": files.iter().map(|open| open.file.end_ns).max(),
-        "events": events,
-        "counting": is_counting,
-        "complete": is_complete,
-        "read_events": if is_complete { events } else { read.min(events) },
-        "file_bytes": sum(|file| file.file.size()),
-        "read_bytes": if events == 0 { 0.0 } else { sum(|file| file.file.size()) as f64 * read.min(events) as f64 / events as f64 }.floor(),
-        "processes": files.iter().flat_map(|open| processes(&open.file)).collect::<Vec<_>>(),
-        "functions": lock(&library.functions).len(),
-        "labels": labels,
-        "kept": kept,
-        "losses": files.iter().flat_map(|open| losses(&open.file)).take(LOSSES_MAX).collect::<Vec<_>>(),
-        "modules": files.iter().flat_map(|open| modules(&open.file)).collect::<Vec<_>>(),
-        "notes": files.iter().flat_map(|open| notes(&open.file)).collect::<Vec<_>>(),
-    }))
-}
-
-/// The answer while files are being opened: their events were not counted yet.
-fn opening(glances: &[Value]) -> Value {
-    let sum = |name: &str| glances.iter().filter_map(|glance| glance[name].as_u64()).sum::<u64>();
-    let list = |name: &str| {
-        glances.iter().filter_map(|glance| glance[name].as_array()).flatten().collect::<Vec<_>>()
-    };
-    json!({
-        "files": glances,
-        "program": glances.first().map(|glance| &glance["processes"][0]["name"]),
-        "begin_wall_ns": null,
-        "duration_ns": glances.iter().filter_map(|glance| glance["duration_ns"].as_u64()).max(),
-        "events": 0,
-        "opening": true,
-        "complete": false,
-        "read_events": 0,
-        "file_bytes": sum("bytes"),
-        "read_bytes": 0,
-        "processes": list("processes"),
-        "functions": 0,
-        "kept": [],
-        "losses": [],
-        "modules": [],
-        "notes": [],
+    let file_bytes = sum(|file| file.file.size());
+    let read_bytes = if events == 0 { 0.0 } else { file_bytes as f64 * read as f64 / events as f64 };
+    Ok(TraceFacts {
+        files: files.iter().map(|open| file_facts(&open.file)).collect(),
+        program: first
+            .trace
+            .processes()
+            .first()
+            .map(|process| everycall_export::process_name(&first.trace, process)),
+        begin_wall_ns: first.trace.clock().origin_realtime_ns().map(|ns| ns.to_string()),
+        duration_ns: files.iter().map(|open| open.file.end_ns).max(),
+        events,
+        opening: false,
+        counting: is_counting,
+        complete: is_complete,
+        read_events: if is_complete { events } else { read },
+        file_bytes,
+        read_bytes: read_bytes.floor(),
+        processes: files.iter().flat_map(|open| processes(&open.file)).collect(),
+        functions: lock(&library.functions).len(),
+        labels,
+        kept,
+        losses: files.iter().flat_map(|open| losses(&open.file)).take(LOSSES_MAX).collect(),
+        modules: files.iter().flat_map(|open| modules(&open.file)).collect(),
+        notes: files.iter().flat_map(|open| notes(&open.file)).collect(),
     })
 }
 
-fn file_json(file: &File) -> Value {
+/// The answer while files are being opened.
+fn opening(glances: Vec<Glance>) -> TraceFacts {
+    let (files, processes): (Vec<_>, Vec<_>) =
+        glances.into_iter().map(|glance| (glance.file, glance.processes)).unzip();
+    TraceFacts {
+        program: processes.first().and_then(|of| of.first()?.name.clone()),
+        duration_ns: files.iter().map(|file| file.duration_ns).max(),
+        opening: true,
+        file_bytes: files.iter().map(|file| file.bytes).sum(),
+        processes: processes.into_iter().flatten().collect(),
+        files,
+        ..TraceFacts::default()
+    }
+}
+
+fn file_facts(file: &File) -> FileFacts {
     let meta = file.trace.meta();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let words: Vec<String> = meta.arguments.iter().map(|word| text(word)).collect();
-    json!({
-        "name": file.path,
-        "command": words.join(" "),
-        "host": text(&meta.host),
-        "everycall_version": text(&meta.tool_version),
-        "duration_ns": file.end_ns,
-        "bytes": file.file.size(),
-    })
+    FileFacts {
+        name: file.path.clone(),
+        command: words.join(" "),
+        host: text(&meta.host),
+        everycall_version: text(&meta.tool_version),
+        duration_ns: file.end_ns,
+        bytes: file.file.size(),
+    }
 }
 
 /// The processes of a file, each with its tracks.
-fn processes(file: &File) -> Vec<Value> {
+fn processes(file: &File) -> Vec<ProcessFacts> {
     let mut places: Vec<usize> = Vec::new();
     for thread in &file.threads {
         if !places.contains(&thread.process) {
@@ -114,17 +280,17 @@ fn processes(file: &File) -> Vec<Value> {
     let of = |process: &usize| {
         let known = file.trace.processes().get(*process);
         let tracks = (0..file.threads.len()).filter(|thread| file.threads[*thread].process == *process);
-        json!({
-            "file": file.index,
-            "pid": known.map(|known| known.pid),
-            "name": known.map(|known| everycall_export::process_name(&file.trace, known)),
-            "tracks": tracks.map(|thread| track(file, thread)).collect::<Vec<_>>(),
-        })
+        ProcessFacts {
+            file: file.index,
+            pid: known.map(|known| known.pid),
+            name: known.map(|known| everycall_export::process_name(&file.trace, known)),
+            tracks: tracks.map(|thread| track(file, thread)).collect(),
+        }
     };
     places.iter().map(of).collect()
 }
 
-fn track(file: &File, index: usize) -> Value {
+fn track(file: &File, index: usize) -> TrackFacts {
     let thread = &file.threads[index];
     let info = file.indices.get(index).and_then(|at| file.trace.threads().get(*at));
     let reach = info.and_then(|info| info.reach);
@@ -139,24 +305,24 @@ fn track(file: &File, index: usize) -> Value {
         (None, Some(fiber)) => ("fiber", fiber),
         (None, None) => ("thread", thread.tid),
     };
-    json!({
-        "id": file.track_id(index),
-        "pid": thread.pid,
-        "tid": number,
-        "name": thread.name,
-        "kind": kind,
-        "depth": depth,
-        "from": reach.map_or(0, |(from, _)| from),
-        "to": reach.map_or(0, |(_, to)| to),
-        "events": info.map_or(0, |info| info.events),
-        "complete": known.as_ref().is_some_and(|track| track.is_complete),
-        "read_ns": known.as_ref().map(|track| track.read_ns),
-        "has_marks": known.as_ref().is_some_and(|track| !track.marks.is_empty()),
-        "has_states": file.states(index).is_some(),
-    })
+    TrackFacts {
+        id: file.track_id(index),
+        pid: thread.pid,
+        tid: number,
+        name: thread.name.clone(),
+        kind,
+        depth,
+        from: reach.map_or(0, |(from, _)| from),
+        to: reach.map_or(0, |(_, to)| to),
+        events: info.map_or(0, |info| info.events),
+        complete: is_read,
+        read_ns: known.as_ref().map(|track| track.read_ns),
+        has_marks: known.as_ref().is_some_and(|track| !track.marks.is_empty()),
+        has_states: file.states(index).is_some(),
+    }
 }
 
-fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
+fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Kept>> {
     if open.file.trace.kept_calls().is_empty() {
         return Ok(Vec::new());
     }
@@ -174,22 +340,22 @@ fn kept_of(open: &std::sync::Arc<OpenFile>) -> Answered<Vec<Value>> {
                 let trigger = triggers
                     .get(call.trigger)
                     .map(|trigger| String::from_utf8_lossy(&trigger.text).into_owned());
-                json!({
-                    "number": call.number,
-                    "trigger": trigger,
-                    "function": call.function,
-                    "from": call.start_ns,
-                    "to": call.start_ns.saturating_add(call.took_ns),
-                    "track": thread.map(|index| context.file.track_id(index)),
-                    "depth": place.map(|(_, depth)| depth),
-                    "thread": call.thread,
-                    "duration_ns": call.took_ns,
-                    "bound": bound(&call),
-                    "jumped_to": call.tail.as_ref().and_then(|tail| tail.target.as_deref()),
-                    "behind_ns": call.tail.as_ref().map_or(0, |tail| tail.behind_ns),
-                    "unwound": call.is_unwound,
-                    "shape": place.map_or_else(Vec::new, |place| shape(context.file, place, &call)),
-                })
+                Kept {
+                    number: call.number,
+                    trigger,
+                    from: call.start_ns,
+                    to: call.start_ns.saturating_add(call.took_ns),
+                    track: thread.map(|index| context.file.track_id(index)),
+                    depth: place.map(|(_, depth)| depth),
+                    duration_ns: call.took_ns,
+                    bound: bound(&call),
+                    behind_ns: call.tail.as_ref().map_or(0, |tail| tail.behind_ns),
+                    unwound: call.is_unwound,
+                    shape: place.map_or_else(Vec::new, |place| shape(context.file, place, &call)),
+                    function: call.function,
+                    thread: call.thread,
+                    jumped_to: call.tail.and_then(|tail| tail.target),
+                }
             })
             .collect()
     })?;
@@ -273,7 +439,7 @@ fn shape(file: &File, (thread, mut depth): (usize, usize), kept: &KeptCall) -> V
     shape
 }
 
-fn losses(file: &File) -> Vec<Value> {
+fn losses(file: &File) -> Vec<LossFacts> {
     let mut all = Vec::new();
     for index in 0..file.threads.len() {
         let Some(track) = file.track(index) else { continue };
@@ -287,7 +453,7 @@ fn losses(file: &File) -> Vec<Value> {
                 Text::Off(why) => Some(why),
                 _ => None,
             };
-            json!({ "track": file.track_id(index), "from": item.at, "to": item.to, "events": events, "why": why })
+            LossFacts { track: file.track_id(index), from: item.at, to: item.to, events, why }
         }));
         if all.len() >= LOSSES_MAX {
             break;
@@ -296,16 +462,13 @@ fn losses(file: &File) -> Vec<Value> {
     all
 }
 
-fn modules(file: &File) -> Vec<Value> {
+fn modules(file: &File) -> Vec<ModuleFacts> {
     let clock = file.trace.clock();
-    let module = |module: &everycall_reader::Module| {
-        let mut object = Map::new();
-        object.insert("path".to_owned(), json!(module.path_lossy()));
-        object.insert("from".to_owned(), json!(clock.ns(module.loaded_ticks)));
-        object.insert("to".to_owned(), json!(module.unloaded_ticks.map(|ticks| clock.ns(ticks))));
-        let build: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        object.insert("build_id".to_owned(), json!(build));
-        Value::Object(object)
+    let module = |module: &everycall_reader::Module| ModuleFacts {
+        path: module.path_lossy().to_string(),
+        from: clock.ns(module.loaded_ticks),
+        to: module.unloaded_ticks.map(|ticks| clock.ns(ticks)),
+        build_id: module.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     file.trace.modules().iter().filter(|module| !module.path.is_empty()).map(module).collect()
 }
@@ -343,11 +506,22 @@ fn notes(file: &File) -> Vec<String> {
     notes
 }
 
-/// `functions`.
-pub(crate) fn functions(library: &Library, query: &Query) -> Answered<Value> {
-    let functions = lock(&library.functions);
-    let from = query.number("from")?.unwrap_or(0);
-    let to = query.number("to")?.unwrap_or(functions.len() as u64);
-    let place = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    Ok(functions.json(place(from), place(to)))
+/// The functions with the numbers `from` until `to`, as far as they are known.
+#[must_use]
+pub fn functions(library: &Library, from: usize, to: usize) -> Vec<FunctionFacts> {
+    lock(&library.functions).facts(from, to)
+}
+
+/// Begin and end of the window that the library's filter leaves, in nanoseconds, once the files are
+/// open.
+///
+/// # Errors
+///
+/// A sentence why it isn't known.
+pub fn window(library: &Library) -> Answered<(Option<u64>, Option<u64>)> {
+    let files = library.files()?;
+    let filters = || files.iter().map(|open| &open.file.filter);
+    let since = filters().map(|filter| filter.since_ns).min().flatten();
+    let until = filters().map(|filter| filter.until_ns).collect::<Option<Vec<_>>>();
+    Ok((since, until.and_then(|all| all.into_iter().max())))
 }
