@@ -2,9 +2,6 @@
 
 use everycall_reader::MemoryNumbers;
 
-/// How many numbers [`Allocations`] has.
-pub(super) const NUMBERS: usize = 4;
-
 /// Bytes and blocks that were allocated and freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocations {
@@ -20,11 +17,11 @@ pub struct Allocations {
 
 impl Allocations {
     /// All numbers.
-    pub(super) fn all(self) -> [u64; NUMBERS] {
+    fn all(self) -> [u64; 4] {
         [self.allocated, self.blocks, self.freed, self.freed_blocks]
     }
 
-    pub(super) fn all_mut(&mut self) -> [&mut u64; NUMBERS] {
+    fn all_mut(&mut self) -> [&mut u64; 4] {
         [&mut self.allocated, &mut self.blocks, &mut self.freed, &mut self.freed_blocks]
     }
 

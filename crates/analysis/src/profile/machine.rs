@@ -10,25 +10,20 @@ use super::{Key, Notes, Profile, Row, Sums};
 pub const PERCENTILES: [(&str, u32); 4] =
     [("p50_ns", 5_000), ("p90_ns", 9_000), ("p99_ns", 9_900), ("p99_9_ns", 9_990)];
 
-/// All numbers of a group by name; `None` if no call has a known duration.
+/// All numbers of a group by name; `None` where nothing is known.
 pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
-    let times = &sums.times;
-    let own = [
-        sums.calls,
-        sums.unwound,
-        sums.truncated,
-        sums.ended_earlier,
-        sums.tail_calls,
-        sums.at_most,
-        sums.untimed,
-    ];
-    let names = ["calls", "unwound", "truncated", "ended_earlier", "tail_calls", "at_most", "untimed"];
-    let mut all: Vec<_> = names.into_iter().zip(own.map(Some)).collect();
-    all.push(("all_calls", (sums.all_calls > 0).then_some(sums.all_calls)));
+    let (times, (total, own)) = (&sums.times, (sums.total_states, sums.own_states));
+    let numbers = sums.numbers();
+    let number = |name: &str| Sums::NAMES.iter().position(|known| *known == name).map(|at| numbers[at]);
+    let mut all = Vec::new();
+    let named = |all: &mut Vec<_>, is_known: bool, names: &[&'static str]| {
+        all.extend(names.iter().map(|name| (*name, number(name).filter(|_| is_known))));
+    };
+    let counts = ["calls", "unwound", "truncated", "ended_earlier", "tail_calls", "at_most", "untimed"];
+    named(&mut all, true, &counts);
+    named(&mut all, sums.all_calls > 0, &["all_calls"]);
+    named(&mut all, true, &["total_ns", "own_ns", "untraced_at_most_ns"]);
     all.extend([
-        ("total_ns", Some(sums.total_ns)),
-        ("own_ns", Some(sums.own_ns)),
-        ("untraced_at_most_ns", Some(sums.untraced_at_most_ns)),
         ("timed_calls", Some(times.count())),
         ("timed_in_octaves", Some(sums.in_octaves)),
         ("average_ns", times.average()),
@@ -37,40 +32,20 @@ pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
     all.extend(PERCENTILES.map(|(name, of)| (name, times.percentile(of))));
     all.push(("max_ns", times.max()));
     // Without thread states, nothing is known.
-    let known = |states: StateTimes, time: u64| (states != StateTimes::default()).then_some(time);
-    let (total, own) = (sums.total_states, sums.own_states);
+    let has_states = total != StateTimes::default();
+    named(&mut all, has_states, &["running_ns", "runnable_ns", "blocked_ns"]);
+    named(&mut all, has_states, &["own_running_ns", "own_runnable_ns", "own_blocked_ns"]);
     all.extend([
-        ("running_ns", known(total, total.running)),
-        ("runnable_ns", known(total, total.runnable)),
-        ("blocked_ns", known(total, total.blocked)),
-        ("own_running_ns", known(total, own.running)),
-        ("own_runnable_ns", known(total, own.runnable)),
-        ("own_blocked_ns", known(total, own.blocked)),
-        ("off_cpu_at_most_ns", known(total, total.off_at_most())),
-        ("own_off_cpu_at_most_ns", known(total, own.off_at_most())),
+        ("off_cpu_at_most_ns", has_states.then(|| total.off_at_most())),
+        ("own_off_cpu_at_most_ns", has_states.then(|| own.off_at_most())),
     ]);
-    let switches = |states: StateTimes| {
-        let told = states.switches().filter(|_| total != StateTimes::default());
-        told.map(|[voluntary, involuntary]| (voluntary, involuntary)).unzip()
-    };
-    let [(voluntary, involuntary), (own_voluntary, own_involuntary)] = [total, own].map(switches);
-    all.extend([
-        ("voluntary_switches", voluntary),
-        ("involuntary_switches", involuntary),
-        ("own_voluntary_switches", own_voluntary),
-        ("own_involuntary_switches", own_involuntary),
-    ]);
-    let counted = |number: u64| sums.has_memory().then_some(number);
-    all.extend([
-        ("allocated_bytes", counted(sums.memory.allocated)),
-        ("allocated_blocks", counted(sums.memory.blocks)),
-        ("freed_bytes", counted(sums.memory.freed)),
-        ("freed_blocks", counted(sums.memory.freed_blocks)),
-        ("own_allocated_bytes", counted(sums.own_memory.allocated)),
-        ("own_allocated_blocks", counted(sums.own_memory.blocks)),
-        ("own_freed_bytes", counted(sums.own_memory.freed)),
-        ("own_freed_blocks", counted(sums.own_memory.freed_blocks)),
-    ]);
+    let are_known = |states: StateTimes| has_states && states.switches().is_some();
+    named(&mut all, are_known(total), &["voluntary_switches", "involuntary_switches"]);
+    named(&mut all, are_known(own), &["own_voluntary_switches", "own_involuntary_switches"]);
+    let memory = ["allocated_bytes", "allocated_blocks", "freed_bytes", "freed_blocks"];
+    named(&mut all, sums.has_memory(), &memory);
+    let memory = ["own_allocated_bytes", "own_allocated_blocks", "own_freed_bytes", "own_freed_blocks"];
+    named(&mut all, sums.has_memory(), &memory);
     all
 }
 

@@ -4,6 +4,7 @@
 //! walk       TraceView + Filter -> begins and ends of functions' calls, with own times: shared by all profiles
 //! functions  names and places, the same over several traces
 //! bounds     what times are at least and at most
+//! numbers    the list of a type's numbers
 //! sums       the sums of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: the criteria;  tree: by path
 //! by_value   groups by a recorded value
@@ -27,6 +28,7 @@ mod group;
 pub mod machine;
 mod memory;
 mod notes;
+mod numbers;
 mod sketch;
 mod slowest;
 pub mod stored;

@@ -3,8 +3,7 @@
 use everycall_export::Thread;
 use everycall_timeline::{Gap, GapKind, Loss, ThreadInfo};
 
-/// Numbers of [`Notes`].
-const NUMBERS: usize = 12;
+use super::numbers::named_numbers;
 
 /// Losses in the traces of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,56 +58,20 @@ impl Notes {
             *sum = sum.saturating_add(more);
         }
     }
-
-    /// The names of the numbers in machine-readable outputs.
-    pub const NAMES: [&'static str; NUMBERS] = [
-        "lost_events",
-        "losses_not_counted",
-        "orphan_exits",
-        "calls_too_deep",
-        "dropped_short_calls",
-        "counted_calls_left_out",
-        "counted_calls_of_unknown_functions",
-        "threads_beginning_overwritten",
-        "gaps",
-        "processes_with_memory_not_seen",
-        "processes_without_block_sizes",
-        "processes_with_own_allocator",
-    ];
-
-    /// All numbers, in the order of [`Notes::NAMES`].
-    #[must_use]
-    pub fn numbers(&self) -> [u64; NUMBERS] {
-        [
-            self.lost,
-            self.losses_uncounted,
-            self.orphan_exits,
-            self.too_deep,
-            self.dropped_short,
-            self.counted_only,
-            self.counted_others,
-            self.beginning_overwritten,
-            self.gaps,
-            self.memory_not_seen,
-            self.memory_without_sizes,
-            self.memory_own_allocator,
-        ]
-    }
-
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; NUMBERS] {
-        [
-            &mut self.lost,
-            &mut self.losses_uncounted,
-            &mut self.orphan_exits,
-            &mut self.too_deep,
-            &mut self.dropped_short,
-            &mut self.counted_only,
-            &mut self.counted_others,
-            &mut self.beginning_overwritten,
-            &mut self.gaps,
-            &mut self.memory_not_seen,
-            &mut self.memory_without_sizes,
-            &mut self.memory_own_allocator,
-        ]
-    }
 }
+
+// Profiles in files have them in this order: new ones are last.
+named_numbers!(Notes {
+    "lost_events": lost,
+    "losses_not_counted": losses_uncounted,
+    "orphan_exits": orphan_exits,
+    "calls_too_deep": too_deep,
+    "dropped_short_calls": dropped_short,
+    "counted_calls_left_out": counted_only,
+    "counted_calls_of_unknown_functions": counted_others,
+    "threads_beginning_overwritten": beginning_overwritten,
+    "gaps": gaps,
+    "processes_with_memory_not_seen": memory_not_seen,
+    "processes_without_block_sizes": memory_without_sizes,
+    "processes_with_own_allocator": memory_own_allocator,
+});

@@ -2,14 +2,12 @@
 
 use everycall_timeline::{Bars, EndKind, StateTimes};
 
-use super::allocations::{self, Allocations};
+use super::allocations::Allocations;
 use super::bounds::{SumBounds, with_bounds};
+use super::numbers::named_numbers;
 use super::sketch::Sketch;
 use super::walk::{CallStates, EndedCall, WithTail};
 use crate::corrected::HookTime;
-
-/// Numbers of [`Sums`], without the sketches.
-const NUMBERS: usize = 26 + 2 * allocations::NUMBERS;
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -214,137 +212,42 @@ impl Sums {
             ..Sums::default()
         }
     }
-
-    /// All numbers except the sketches, in the order of [`Sums::NAMES`].
-    pub(crate) fn numbers(&self) -> [u64; NUMBERS] {
-        let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
-        let untraced_ns = self.untraced_at_most_ns;
-        let [total_running, total_runnable, total_blocked, total_unknown, total_rest @ ..] =
-            self.total_states.all();
-        let [own_running, own_runnable, own_blocked, own_unknown, own_rest @ ..] = self.own_states.all();
-        let [total_perhaps_off, total_voluntary, total_involuntary] = total_rest;
-        let [own_perhaps_off, own_voluntary, own_involuntary] = own_rest;
-        let [allocated, blocks, freed, freed_blocks] = self.memory.all();
-        let [own_allocated, own_blocks, own_freed, own_freed_blocks] = self.own_memory.all();
-        [
-            calls,
-            unwound,
-            truncated,
-            ended_earlier,
-            tail_calls,
-            self.at_most,
-            total_ns,
-            own_ns,
-            untraced_ns,
-            self.untimed,
-            total_running,
-            total_runnable,
-            total_blocked,
-            total_unknown,
-            own_running,
-            own_runnable,
-            own_blocked,
-            own_unknown,
-            total_perhaps_off,
-            total_voluntary,
-            total_involuntary,
-            own_perhaps_off,
-            own_voluntary,
-            own_involuntary,
-            self.in_octaves,
-            self.all_calls,
-            allocated,
-            blocks,
-            freed,
-            freed_blocks,
-            own_allocated,
-            own_blocks,
-            own_freed,
-            own_freed_blocks,
-        ]
-    }
-
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; NUMBERS] {
-        let [total_running, total_runnable, total_blocked, total_unknown, total_rest @ ..] =
-            self.total_states.all_mut();
-        let [own_running, own_runnable, own_blocked, own_unknown, own_rest @ ..] = self.own_states.all_mut();
-        let [total_perhaps_off, total_voluntary, total_involuntary] = total_rest;
-        let [own_perhaps_off, own_voluntary, own_involuntary] = own_rest;
-        let [allocated, blocks, freed, freed_blocks] = self.memory.all_mut();
-        let [own_allocated, own_blocks, own_freed, own_freed_blocks] = self.own_memory.all_mut();
-        [
-            &mut self.calls,
-            &mut self.unwound,
-            &mut self.truncated,
-            &mut self.ended_earlier,
-            &mut self.tail_calls,
-            &mut self.at_most,
-            &mut self.total_ns,
-            &mut self.own_ns,
-            &mut self.untraced_at_most_ns,
-            &mut self.untimed,
-            total_running,
-            total_runnable,
-            total_blocked,
-            total_unknown,
-            own_running,
-            own_runnable,
-            own_blocked,
-            own_unknown,
-            total_perhaps_off,
-            total_voluntary,
-            total_involuntary,
-            own_perhaps_off,
-            own_voluntary,
-            own_involuntary,
-            &mut self.in_octaves,
-            &mut self.all_calls,
-            allocated,
-            blocks,
-            freed,
-            freed_blocks,
-            own_allocated,
-            own_blocks,
-            own_freed,
-            own_freed_blocks,
-        ]
-    }
-
-    /// The names of the numbers in machine-readable outputs.
-    pub const NAMES: [&'static str; NUMBERS] = [
-        "calls",
-        "unwound",
-        "truncated",
-        "ended_earlier",
-        "tail_calls",
-        "at_most",
-        "total_ns",
-        "own_ns",
-        "untraced_at_most_ns",
-        "untimed",
-        "running_ns",
-        "runnable_ns",
-        "blocked_ns",
-        "unknown_ns",
-        "own_running_ns",
-        "own_runnable_ns",
-        "own_blocked_ns",
-        "own_unknown_ns",
-        "perhaps_off_ns",
-        "voluntary_switches",
-        "involuntary_switches",
-        "own_perhaps_off_ns",
-        "own_voluntary_switches",
-        "own_involuntary_switches",
-        "in_octaves",
-        "all_calls",
-        "allocated_bytes",
-        "allocated_blocks",
-        "freed_bytes",
-        "freed_blocks",
-        "own_allocated_bytes",
-        "own_allocated_blocks",
-        "own_freed_bytes",
-        "own_freed_blocks",
-    ];
 }
+
+// All numbers except the sketches. Profiles in files have them in this order: new ones are last.
+named_numbers!(Sums {
+    "calls": calls,
+    "unwound": unwound,
+    "truncated": truncated,
+    "ended_earlier": ended_earlier,
+    "tail_calls": tail_calls,
+    "at_most": at_most,
+    "total_ns": total_ns,
+    "own_ns": own_ns,
+    "untraced_at_most_ns": untraced_at_most_ns,
+    "untimed": untimed,
+    "running_ns": total_states.running,
+    "runnable_ns": total_states.runnable,
+    "blocked_ns": total_states.blocked,
+    "unknown_ns": total_states.unknown,
+    "own_running_ns": own_states.running,
+    "own_runnable_ns": own_states.runnable,
+    "own_blocked_ns": own_states.blocked,
+    "own_unknown_ns": own_states.unknown,
+    "perhaps_off_ns": total_states.perhaps_off,
+    "voluntary_switches": total_states.voluntary,
+    "involuntary_switches": total_states.involuntary,
+    "own_perhaps_off_ns": own_states.perhaps_off,
+    "own_voluntary_switches": own_states.voluntary,
+    "own_involuntary_switches": own_states.involuntary,
+    "in_octaves": in_octaves,
+    "all_calls": all_calls,
+    "allocated_bytes": memory.allocated,
+    "allocated_blocks": memory.blocks,
+    "freed_bytes": memory.freed,
+    "freed_blocks": memory.freed_blocks,
+    "own_allocated_bytes": own_memory.allocated,
+    "own_allocated_blocks": own_memory.blocks,
+    "own_freed_bytes": own_memory.freed,
+    "own_freed_blocks": own_memory.freed_blocks,
+});
