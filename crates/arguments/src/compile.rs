@@ -6,7 +6,7 @@ use everycall_format::capture::{OUTPUT_MAX, UNTIL_ZERO, calculation, operation, 
 use crate::arch::{INTEGERS, VECTORS};
 use crate::builder::Builder;
 use crate::error::ArgumentError;
-use crate::known::{Known, known};
+use crate::known::{Representation, known};
 use crate::place::{Piece, Place};
 use crate::prototypes::{Prototype, named_shape, named_types};
 use crate::secrets::Secrets;
@@ -357,7 +357,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         }
     }
 
-    pub(crate) fn known(&mut self, ty: &Type) -> Option<Known> {
+    pub(crate) fn known(&mut self, ty: &Type) -> Option<Representation> {
         known(self.types.as_deref_mut()?, ty)
     }
 
@@ -655,7 +655,7 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             let ty = self.get(id);
             let target = match (&ty.kind, self.known(&ty)) {
                 (Kind::Pointer { to: Some(to), .. }, _) => *to,
-                (_, Some(Known::Owner { target })) => target,
+                (_, Some(Representation::Owner { target })) => target,
                 _ => return Ok(found),
             };
             if let Value::Missing(_) = found.value {
@@ -691,8 +691,8 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
                 let inner = self.reference_target(it, found, *to)?;
                 return self.follow(it, &inner);
             }
-            (_, Some(Known::Owner { target })) => target,
-            (_, Some(Known::Optional { value, .. })) => {
+            (_, Some(Representation::Owner { target })) => target,
+            (_, Some(Representation::Optional { value, .. })) => {
                 return Ok(Typed { ty: Some(value), ..found.clone() });
             }
             (Kind::Pointer { to: None, .. }, _) => return self.follow_address(it, found),
@@ -879,7 +879,10 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             (Kind::Pointer { to: Some(to), .. }, _) => (*to, self.first_word(it, &found)?, 0),
             (
                 _,
-                Some(Known::Range { begin: pointer, element, .. } | Known::Elements { pointer, element, .. }),
+                Some(
+                    Representation::Range { begin: pointer, element, .. }
+                    | Representation::Elements { pointer, element, .. },
+                ),
             ) => {
                 let base = self.word_at(it, &found, pointer)?;
                 (element, base, 0)

@@ -4,7 +4,7 @@ use everycall_format::capture::{COPY_MAX, UNTIL_ZERO, calculation, comparison, l
 
 use crate::builder::Label;
 use crate::compile::{Compiler, Number, Plain, Result, Typed, Value};
-use crate::known::Known;
+use crate::known::Representation;
 use crate::syntax::{Expression, Node, Operator};
 use crate::types::Kind;
 use everycall_values::layout::{Missing, Shape};
@@ -299,17 +299,17 @@ impl Compiler<'_, '_, '_> {
                 };
             }
             return match self.known(&ty) {
-                Some(Known::Text { pointer, length }) => {
+                Some(Representation::Text { pointer, length }) => {
                     let pointer = self.word_at(it, &found, pointer)?;
                     let length = self.word_at(it, &found, length)?;
                     Ok(Some(TextPlace { pointer, length }))
                 }
-                Some(Known::CountedText) => {
+                Some(Representation::CountedText) => {
                     let pointer = self.first_word(it, &found)?;
                     let length = self.load(pointer, -24, 8, false);
                     Ok(Some(TextPlace { pointer, length }))
                 }
-                Some(Known::ShortText) => Ok(self.short_text(&found)),
+                Some(Representation::ShortText) => Ok(self.short_text(&found)),
                 _ => Ok(None),
             };
         }
@@ -459,7 +459,7 @@ impl Compiler<'_, '_, '_> {
                 return self.number_of(it, &inner);
             }
             Kind::Pointer { .. } => return Ok((self.first_word(it, found)?, Number::Pointer)),
-            Kind::Aggregate(_) if matches!(self.known(&ty), Some(Known::Owner { .. })) => {
+            Kind::Aggregate(_) if matches!(self.known(&ty), Some(Representation::Owner { .. })) => {
                 return Ok((self.first_word(it, found)?, Number::Pointer));
             }
             Kind::Float if matches!(ty.size, 4 | 8) => {

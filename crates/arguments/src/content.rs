@@ -3,7 +3,7 @@
 use everycall_format::capture::{COPY_MAX, operation};
 
 use crate::compile::{Compiler, Plain, Typed, Value};
-use crate::known::Known;
+use crate::known::Representation;
 use crate::place::Piece;
 use crate::syntax::{Expression, Node};
 use crate::types::{Aggregate, Kind, Member, Type, TypeId, Variants};
@@ -76,14 +76,14 @@ impl Compiler<'_, '_, '_> {
                 }
                 self.content_inside(it, &target, depth)
             }
-            (_, Some(Known::Range { begin, end, element })) => {
+            (_, Some(Representation::Range { begin, end, element })) => {
                 let begin = self.word_at(it, found, begin)?;
                 let end = self.word_at(it, found, end)?;
                 let how = everycall_format::capture::calculation::SUBTRACT;
                 let length = self.builder.binary(operation::CALCULATE, how, end, begin);
                 Ok(self.elements(begin, length, element))
             }
-            (_, Some(Known::Elements { pointer, count, element })) => {
+            (_, Some(Representation::Elements { pointer, count, element })) => {
                 let pointer = self.word_at(it, found, pointer)?;
                 let count = self.word_at(it, found, count)?;
                 let size = self.get(element).size;
@@ -92,13 +92,15 @@ impl Compiler<'_, '_, '_> {
                 let length = self.builder.binary(operation::CALCULATE, how, count, size);
                 Ok(self.elements(pointer, length, element))
             }
-            (_, Some(Known::Optional { engaged, value })) => self.optional(it, found, engaged, value, depth),
-            (_, Some(Known::Owner { .. })) => {
+            (_, Some(Representation::Optional { engaged, value })) => {
+                self.optional(it, found, engaged, value, depth)
+            }
+            (_, Some(Representation::Owner { .. })) => {
                 let register = self.first_word(it, found)?;
                 let value = Typed { value: Value::Bits(register), ..found.clone() };
                 Ok(self.fixed(&value, Shape::Pointer))
             }
-            (_, Some(Known::Duration { seconds, nanoseconds })) => {
+            (_, Some(Representation::Duration { seconds, nanoseconds })) => {
                 Ok(self.fixed(found, Shape::Duration(seconds as usize, nanoseconds as usize)))
             }
             (Kind::Aggregate(aggregate), _) => self.aggregate(it, found, &ty, aggregate, depth),
@@ -130,7 +132,10 @@ impl Compiler<'_, '_, '_> {
                 let target = self.get(*to);
                 target.size == 1 && matches!(target.kind, Kind::Char { .. })
             }
-            (_, Some(Known::Text { .. } | Known::CountedText | Known::ShortText)) => true,
+            (
+                _,
+                Some(Representation::Text { .. } | Representation::CountedText | Representation::ShortText),
+            ) => true,
             _ => false,
         };
         if !is_text {
@@ -382,7 +387,7 @@ impl Compiler<'_, '_, '_> {
     pub(crate) fn shape(&mut self, id: TypeId, ty: &Type, level: usize) -> Option<Shape> {
         let size = ty.size as usize;
         match (&ty.kind, self.known(ty)) {
-            (_, Some(Known::Duration { seconds, nanoseconds })) => {
+            (_, Some(Representation::Duration { seconds, nanoseconds })) => {
                 Some(Shape::Duration(seconds as usize, nanoseconds as usize))
             }
             (_, Some(_)) => (level >= DEPTH_MAX).then_some(Shape::Opaque(size)),

@@ -8,7 +8,7 @@ const DEPTH_MAX: usize = 8;
 
 /// A type that is shown by what it means.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Known {
+pub(crate) enum Representation {
     /// Pointer and length in bytes, at these offsets.
     Text { pointer: u64, length: u64 },
     /// libc++'s string: short ones lie in the object.
@@ -28,7 +28,7 @@ pub(crate) enum Known {
 }
 
 /// A type's role in a standard library.
-pub(crate) fn known(types: &mut Types<'_, '_>, ty: &Type) -> Option<Known> {
+pub(crate) fn known(types: &mut Types<'_, '_>, ty: &Type) -> Option<Representation> {
     let Kind::Aggregate(it) = &ty.kind else { return None };
     let argument = it.arguments.first().copied();
     let name = ty.name.as_str();
@@ -38,30 +38,35 @@ pub(crate) fn known(types: &mut Types<'_, '_>, ty: &Type) -> Option<Known> {
     if name == "core::time::Duration" {
         let seconds = it.members.iter().find(|member| member.name == "secs")?.offset;
         let nanoseconds = it.members.iter().find(|member| member.name == "nanos")?.offset;
-        return Some(Known::Duration { seconds, nanoseconds });
+        return Some(Representation::Duration { seconds, nanoseconds });
     }
     if name.starts_with('&') && ty.size == 16 {
         let pointer = it.members.iter().find(|member| member.name == "data_ptr")?;
         let length = it.members.iter().find(|member| member.name == "length")?.offset;
         let is_path = ["std::path::Path", "std::ffi::os_str::OsStr"].iter().any(|path| name.ends_with(path));
         if name.ends_with("str") || is_path {
-            return Some(Known::Text { pointer: pointer.offset, length });
+            return Some(Representation::Text { pointer: pointer.offset, length });
         }
         let Kind::Pointer { to: Some(element), .. } = types.get(pointer.ty).kind.clone() else { return None };
-        return Some(Known::Elements { pointer: pointer.offset, count: length, element });
+        return Some(Representation::Elements { pointer: pointer.offset, count: length, element });
     }
     if matches!(name, "alloc::string::String" | "std::path::PathBuf" | "std::ffi::os_str::OsString") {
         let (pointer, length) = vector(types, it, 0)?;
-        return Some(Known::Text { pointer, length });
+        return Some(Representation::Text { pointer, length });
     }
     if name.starts_with("alloc::vec::Vec<") {
         let (pointer, count) = vector(types, it, 0)?;
-        return Some(Known::Elements { pointer, count, element: argument? });
+        return Some(Representation::Elements { pointer, count, element: argument? });
     }
     None
 }
 
-fn of_cpp(types: &mut Types<'_, '_>, name: &str, size: u64, argument: Option<TypeId>) -> Option<Known> {
+fn of_cpp(
+    types: &mut Types<'_, '_>,
+    name: &str,
+    size: u64,
+    argument: Option<TypeId>,
+) -> Option<Representation> {
     let (is_libcpp, name) = match name.strip_prefix("__1::").or(name.strip_prefix("__2::")) {
         Some(rest) => (true, rest),
         None => (false, name),
@@ -72,28 +77,28 @@ fn of_cpp(types: &mut Types<'_, '_>, name: &str, size: u64, argument: Option<Typ
     };
     if name.starts_with("basic_string<char,") || name == "basic_string<char>" {
         return match (is_libcpp, is_new) {
-            (true, _) => Some(Known::ShortText),
-            (false, true) => Some(Known::Text { pointer: 0, length: 8 }),
-            (false, false) => Some(Known::CountedText),
+            (true, _) => Some(Representation::ShortText),
+            (false, true) => Some(Representation::Text { pointer: 0, length: 8 }),
+            (false, false) => Some(Representation::CountedText),
         };
     }
     if name.starts_with("basic_string_view<char,") || name == "basic_string_view<char>" {
         let (pointer, length) = if is_libcpp { (0, 8) } else { (8, 0) };
-        return Some(Known::Text { pointer, length });
+        return Some(Representation::Text { pointer, length });
     }
     let template = name.split('<').next()?;
     let element = argument?;
     match template {
         "vector" if !matches!(types.get(element).kind, Kind::Bool) => {
-            Some(Known::Range { begin: 0, end: 8, element })
+            Some(Representation::Range { begin: 0, end: 8, element })
         }
-        "span" if size == 16 => Some(Known::Elements { pointer: 0, count: 8, element }),
+        "span" if size == 16 => Some(Representation::Elements { pointer: 0, count: 8, element }),
         "optional" => {
             let inner = types.get(element).size;
-            (inner > 0 && size > inner).then_some(Known::Optional { engaged: inner, value: element })
+            (inner > 0 && size > inner).then_some(Representation::Optional { engaged: inner, value: element })
         }
-        "unique_ptr" if size == 8 => Some(Known::Owner { target: element }),
-        "shared_ptr" => Some(Known::Owner { target: element }),
+        "unique_ptr" if size == 8 => Some(Representation::Owner { target: element }),
+        "shared_ptr" => Some(Representation::Owner { target: element }),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everycall_format::arena::{ModuleEntry, module_flags, module_state};
-use everycall_format::control::{Reply, status};
+use everycall_format::control_socket::{Reply, status};
 use everycall_format::stamp;
 use everycall_io::say;
 use everycall_live::{Control, LiveArena, ProcessFacts};

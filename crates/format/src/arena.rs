@@ -172,9 +172,9 @@ wire_struct! {
         pub forked_from: u32,
         /// Room for [trigger sites](crate::trigger); 0 if the arena has no room for triggers.
         pub trigger_sites: u32,
-        /// Not 0: another process wants to connect to the [control socket](crate::control).
+        /// Not 0: another process wants to connect to the [control socket](crate::control_socket).
         pub control_asked: u32,
-        /// One of [`crate::control::control_state`].
+        /// One of [`crate::control_socket::control_state`].
         pub control_state: u32,
         /// The control socket's name, padded with zeros.
         pub control_name: u64,

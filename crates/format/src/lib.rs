@@ -17,7 +17,7 @@
 //! - [`crash`]: the record of how a process was started, and crash files.
 //! - [`trigger`]: triggers, armed functions and posted calls in the arena.
 //! - [`frame`]: frames by id, and their names; [`frame_pattern`]: which of them a pattern means.
-//! - [`control`]: the socket by which other processes change what a process records.
+//! - [`control_socket`]: the socket by which other processes change what a process records.
 //! - [`hub`]: the shared memory through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file.
 //! - [`embedded`]: symbols and sources in a trace file.
@@ -47,7 +47,7 @@ pub mod budget;
 pub mod calibration;
 pub mod capture;
 pub mod capture_set;
-pub mod control;
+pub mod control_socket;
 pub mod crash;
 pub mod dropped;
 pub mod ect;

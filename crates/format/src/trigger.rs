@@ -13,7 +13,7 @@
 //!
 //! The first area belongs to the process that made the arena: the recorder, or the traced process
 //! itself, which has its triggers from a [set](crate::site_set). That process writes the area's
-//! rules and sites. The other areas are for clients of the [control socket](crate::control) that
+//! rules and sites. The other areas are for clients of the [control socket](crate::control_socket) that
 //! arm functions while the process runs. The traced process gives each client an area, writes its
 //! sites, and takes the area back when the client has disconnected.
 //!

@@ -31,7 +31,7 @@ struct Frame {
 
 /// Where the program was when it was left.
 #[derive(Clone, Copy, Debug, Default)]
-enum Left {
+enum LastPlace {
     /// It isn't known.
     #[default]
     Unknown,
@@ -45,7 +45,7 @@ enum Left {
 #[derive(Debug, Default)]
 pub struct Calls {
     frames: Vec<Frame>,
-    left: Left,
+    left: LastPlace,
     /// Where signals interrupted the program, and how many calls were open there.
     interrupted: Vec<(u64, u64, usize)>,
     /// Something was shown since the beginning or the last gap.
@@ -154,14 +154,14 @@ impl Calls {
 
     /// The program was left, and would go on at `next`.
     pub fn leave(&mut self, from: u64, next: u64) {
-        self.left = Left::At(from, next);
+        self.left = LastPlace::At(from, next);
     }
 
     /// The program goes on here.
     pub fn enter(&mut self, ticks: u64, to: &Block, sink: &mut impl CallSink) {
         let at = to.start;
         let left = std::mem::take(&mut self.left);
-        if let Left::At(from, next) = left {
+        if let LastPlace::At(from, next) = left {
             // A system call that is repeated goes on at itself.
             if at == next || at == from {
                 return;
@@ -181,13 +181,13 @@ impl Calls {
         let is_open = self.frames.iter().rposition(|frame| frame.function == to.function);
         match (left, is_open) {
             // The trace begins here.
-            (Left::Unknown, _) if !to.begins_function() => {}
-            (Left::Unknown, _) => self.push(ticks, to, 0, sink),
-            (Left::At(from, next), _) if to.begins_function() => {
+            (LastPlace::Unknown, _) if !to.begins_function() => {}
+            (LastPlace::Unknown, _) => self.push(ticks, to, 0, sink),
+            (LastPlace::At(from, next), _) if to.begins_function() => {
                 self.interrupted.push((from, next, self.frames.len()));
                 self.push(ticks, to, 0, sink);
             }
-            (Left::Missing, _) if to.begins_function() => self.push(ticks, to, 0, sink),
+            (LastPlace::Missing, _) if to.begins_function() => self.push(ticks, to, 0, sink),
             (_, Some(index)) if to.function != 0 => self.unwind_to(ticks, index + 1, sink),
             // Nothing is open that it could contradict.
             _ if self.frames.is_empty() => {}
@@ -199,7 +199,7 @@ impl Calls {
     pub fn gap(&mut self, ticks: u64, sink: &mut impl CallSink) {
         self.frames.clear();
         self.interrupted.clear();
-        self.left = Left::Unknown;
+        self.left = LastPlace::Unknown;
         if std::mem::take(&mut self.has_begun) {
             sink.lose(ticks);
         }
@@ -208,13 +208,13 @@ impl Calls {
     /// The program is in code that isn't known. Where it is seen again, [`Calls::enter`] finds out
     /// what was called and left meanwhile.
     pub fn missing(&mut self) {
-        self.left = Left::Missing;
+        self.left = LastPlace::Missing;
     }
 
     /// The program has ended, or another one was executed.
     pub fn end(&mut self, ticks: u64, sink: &mut impl CallSink) {
         self.unwind_to(ticks, 0, sink);
-        self.left = Left::Unknown;
+        self.left = LastPlace::Unknown;
         self.interrupted.clear();
     }
 

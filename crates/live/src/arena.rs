@@ -232,7 +232,7 @@ impl LiveArena {
         self.field(offset_of!(ArenaHeader, control_asked)).store(1, Release);
     }
 
-    /// Whether it listens: one of [`everycall_format::control::control_state`].
+    /// Whether it listens: one of [`everycall_format::control_socket::control_state`].
     pub(crate) fn control_state(&self) -> u32 {
         self.field(offset_of!(ArenaHeader, control_state)).load(Acquire)
     }
@@ -241,7 +241,7 @@ impl LiveArena {
     /// started to record.
     #[must_use]
     pub fn is_controlled(&self) -> bool {
-        self.control_state() == everycall_format::control::control_state::LISTENING
+        self.control_state() == everycall_format::control_socket::control_state::LISTENING
     }
 
     /// Whether the process records anything.

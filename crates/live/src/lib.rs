@@ -28,7 +28,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arena;
-mod control;
+mod client;
 mod error;
 mod find;
 mod follow;
@@ -46,7 +46,7 @@ mod take;
 mod write;
 
 pub use arena::{LiveArena, Reached};
-pub use control::{Control, ControlError};
+pub use client::{Control, ControlError};
 pub use error::LiveError;
 pub use everycall_tracefile::AllCalls;
 pub use find::{attach, attach_to_file};

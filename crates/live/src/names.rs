@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use everycall_format::arena::{ClockReading, counter};
-use everycall_machine::{CodeFiles, Wanted};
+use everycall_machine::{CodeFiles, NameSet};
 use everycall_tracefile::{ChunkWriter, Summary, write_code_names};
 
 use crate::arena::LiveArena;
@@ -21,8 +21,8 @@ pub(crate) fn write<W: Write>(
         names.write(file)?;
     }
     let header = arena.header();
-    let wanted = if header.counters[counter::UNKNOWN_CODE] > 0 { Wanted::All } else { Wanted::Ids };
-    if wanted == Wanted::Ids && of_frames.is_none() {
+    let wanted = if header.counters[counter::UNKNOWN_CODE] > 0 { NameSet::All } else { NameSet::Ids };
+    if wanted == NameSet::Ids && of_frames.is_none() {
         return Ok(());
     }
     let parent = (header.forked_from != 0).then(|| CodeFiles::new(header.forked_from, None));

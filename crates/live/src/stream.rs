@@ -39,7 +39,7 @@ const PAUSES: RangeInclusive<Duration> = Duration::from_micros(250)..=Duration::
 const SEGMENTS_AT_ONCE: usize = 64;
 
 /// A thread of the process.
-struct Known {
+struct SessionThread {
     streamed: StreamedThread,
     /// Whether the session has it; decided with its first segment.
     is_wanted: Option<bool>,
@@ -73,7 +73,7 @@ pub struct SessionStream<'a, W: Write> {
     file: ChunkWriter<W>,
     runs: Runs,
     is_wanted: Box<dyn Fn(&ThreadHeader) -> bool + 'a>,
-    threads: HashMap<RingOwner, Known>,
+    threads: HashMap<RingOwner, SessionThread>,
     next_index: u32,
     /// Threads that had segments and no slot in the last pass.
     unseen: HashSet<RingOwner>,
@@ -336,14 +336,14 @@ impl<'a, W: Write> SessionStream<'a, W> {
         self.file.chunk(chunk::MODULES, &[&table])
     }
 
-    fn new_thread(&mut self) -> Known {
+    fn new_thread(&mut self) -> SessionThread {
         self.next_index += 1;
-        Known { streamed: StreamedThread::new(self.next_index - 1), is_wanted: None }
+        SessionThread { streamed: StreamedThread::new(self.next_index - 1), is_wanted: None }
     }
 
     /// The segments that aren't written yet and for which `is_finished` returns true, each thread's
     /// in order.
-    fn segments(&self, is_finished: &mut dyn FnMut(RingOwner, u64) -> bool) -> Vec<Found> {
+    fn segments(&self, is_finished: &mut dyn FnMut(RingOwner, u64) -> bool) -> Vec<PoolSegment> {
         let pool = self.arena.pool();
         let mut all = Vec::new();
         for index in 0..self.arena.segments_taken() {
@@ -357,21 +357,21 @@ impl<'a, W: Write> SessionStream<'a, W> {
             let is_new = known.is_none_or(|known| number >= known.streamed.next)
                 && known.is_none_or(|known| known.is_wanted != Some(false));
             if is_new && is_finished(owner, number) {
-                all.push(Found { owner, number, index, before: entry.events_before.load(Relaxed) });
+                all.push(PoolSegment { owner, number, index, before: entry.events_before.load(Relaxed) });
             }
         }
         all.sort_unstable_by_key(|found| (found.owner, found.number));
         all
     }
 
-    fn found(&self, owner: RingOwner, number: u64, index: u32) -> Found {
+    fn found(&self, owner: RingOwner, number: u64, index: u32) -> PoolSegment {
         let pool = self.arena.pool();
         let before = pool.entries.get(index as usize).map_or(0, |entry| entry.events_before.load(Relaxed));
-        Found { owner, number, index, before }
+        PoolSegment { owner, number, index, before }
     }
 
     /// Copies a segment, unless it is overwritten meanwhile.
-    fn copy(&self, found: &Found) -> Option<Vec<u8>> {
+    fn copy(&self, found: &PoolSegment) -> Option<Vec<u8>> {
         if !self.pinner.pin(found.index) {
             return None;
         }
@@ -387,8 +387,8 @@ impl<'a, W: Write> SessionStream<'a, W> {
     }
 
     /// Writes a segment. Others of its thread that come before it, and weren't written, are lost.
-    fn keep(&mut self, found: &Found, header: Option<&ThreadHeader>, bytes: &[u8]) -> io::Result<()> {
-        let Found { owner, number, before, .. } = *found;
+    fn keep(&mut self, found: &PoolSegment, header: Option<&ThreadHeader>, bytes: &[u8]) -> io::Result<()> {
+        let PoolSegment { owner, number, before, .. } = *found;
         if !is_segment(bytes, number) {
             return Ok(());
         }
@@ -468,7 +468,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
 /// A segment of the pool: whose it is, its number in that thread's ring, its place, and how many
 /// events came before it.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct PoolSegment {
     owner: RingOwner,
     number: u64,
     index: u32,

@@ -40,7 +40,7 @@ const FOREFATHERS_MAX: usize = 8;
 
 /// Which names are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum NameSet {
     /// All.
     All,
     /// Those of frames by id: the ids are what the map has in place of addresses.
@@ -60,7 +60,7 @@ pub struct CodeNames {
 
 /// A process that has ended, and may have left files.
 #[derive(Clone, Copy, Debug)]
-pub struct Left {
+pub struct EndedProcess {
     /// Its id, in its own namespace.
     pub pid: u32,
     /// The process that it was forked from; 0 for none.
@@ -110,7 +110,7 @@ impl CodeFiles {
     /// The files that a process has left. Later processes with its id may have replaced them, so
     /// only those are read that were last written while it ran.
     #[must_use]
-    pub fn left(process: &Left) -> CodeFiles {
+    pub fn left(process: &EndedProcess) -> CodeFiles {
         let one = |pid, begin| ProcessFiles {
             pid,
             own_pid: pid,
@@ -141,21 +141,21 @@ impl CodeFiles {
     /// Reads the names. `None` if there are none, nor files that could not be read. `readings`
     /// convert times.
     #[must_use]
-    pub fn read(&self, wanted: Wanted, readings: &[ClockReading]) -> Option<CodeNames> {
+    pub fn read(&self, wanted: NameSet, readings: &[ClockReading]) -> Option<CodeNames> {
         let mut table = Table::default();
         let mut warnings = Vec::new();
         let mut seen: Vec<(u64, u64)> = Vec::new();
         for process in &self.processes {
             process.read_map(&mut table, &mut warnings);
-            if wanted == Wanted::All {
+            if wanted == NameSet::All {
                 process.read_dump(&mut table, readings, &mut seen, &mut warnings);
             }
         }
         let (mut codes, lost) = table.finish();
-        if wanted == Wanted::Ids {
+        if wanted == NameSet::Ids {
             codes.retain(|code| code.start < u64::from(IDS));
         }
-        let is_any = !codes.is_empty() || !warnings.is_empty() || lost > 0 && wanted == Wanted::All;
+        let is_any = !codes.is_empty() || !warnings.is_empty() || lost > 0 && wanted == NameSet::All;
         is_any.then_some(CodeNames { codes, lost, warnings })
     }
 }
@@ -343,7 +343,7 @@ mod tests {
                 if seconds < 0 { written - by } else { written + by }
             };
             let (pid, user) = (std::process::id(), own_user());
-            let left = Left { pid, forked_from: 0, user, begin: at(begin), end: at(end) };
+            let left = EndedProcess { pid, forked_from: 0, user, begin: at(begin), end: at(end) };
             CodeFiles::left(&left).processes[0].open(None, &path).map(|file| file.is_some())
         };
         assert_eq!(open(-1, 5), Ok(true));

@@ -26,4 +26,4 @@ pub mod host;
 pub mod proc_files;
 
 pub use build_id::{build_id, build_id_of};
-pub use code_files::{CodeFiles, CodeNames, Left, Wanted};
+pub use code_files::{CodeFiles, CodeNames, EndedProcess, NameSet};

@@ -72,7 +72,7 @@ struct Events {
 }
 
 /// A condition of a query on a column that is known here.
-struct Asked {
+struct ColumnCondition {
     place: usize,
     column: i32,
     comparison: Comparison,
@@ -81,7 +81,7 @@ struct Asked {
 
 impl Events {
     /// The conditions that can be decided here.
-    fn asked(info: &mut IndexInfo) -> Result<Vec<Asked>> {
+    fn asked(info: &mut IndexInfo) -> Result<Vec<ColumnCondition>> {
         let mut asked = Vec::new();
         let constraints: Vec<(i32, IndexConstraintOp, bool)> =
             info.constraints().map(|one| (one.column(), one.operator(), one.is_usable())).collect();
@@ -106,7 +106,7 @@ impl Events {
             let is_sure = column == column::KIND
                 && !is_set
                 && matches!(info.rhs_value(place)?, Some(ValueRef::Text(_)));
-            asked.push(Asked { place, column, comparison, is_sure });
+            asked.push(ColumnCondition { place, column, comparison, is_sure });
         }
         Ok(asked)
     }
@@ -145,7 +145,7 @@ unsafe impl VTab<'_> for Events {
         };
         let mut plan = String::new();
         let mut used = 0;
-        let mut use_it = |info: &mut IndexInfo, one: &Asked| {
+        let mut use_it = |info: &mut IndexInfo, one: &ColumnCondition| {
             used += 1;
             let mut usage = info.constraint_usage(one.place);
             usage.set_argv_index(used);
@@ -159,7 +159,7 @@ unsafe impl VTab<'_> for Events {
         // All rows have to be read, whatever passes of them.
         let all = self.shared.entries.max(1) as f64;
         let mut rows = if is_calls { all } else { all / 16.0 + 16.0 };
-        let is_key = |one: &&Asked| !matches!(one.column, column::ID | column::PARENT);
+        let is_key = |one: &&ColumnCondition| !matches!(one.column, column::ID | column::PARENT);
         for one in asked.iter().filter(is_key) {
             use_it(info, one);
             rows /= match one.column {

@@ -24,7 +24,7 @@ use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments, Piece};
 use crate::source::ReadAt;
-use crate::triggers;
+use crate::trigger_chunks;
 use crate::words;
 use crate::{sched, session};
 
@@ -548,10 +548,10 @@ impl Indexer {
                 recording.process_end = Some(payload::process_end(&record));
             }
             chunk::PROCESS => self.processes.add(chunk.process, bytes)?,
-            chunk::TRIGGERS => triggers::read_triggers(bytes, recording)?,
+            chunk::TRIGGERS => trigger_chunks::read_triggers(bytes, recording)?,
             chunk::KEPT => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                triggers::read_kept(bytes, process, recording)?;
+                trigger_chunks::read_kept(bytes, process, recording)?;
             }
             chunk::DROPPED => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

@@ -40,7 +40,7 @@ mod segments;
 mod session;
 mod source;
 mod trampolines;
-mod triggers;
+mod trigger_chunks;
 pub mod values;
 mod words;
 pub mod xray_event;

@@ -34,14 +34,14 @@ mod arch;
 #[cfg(any(not(target_arch = "x86_64"), loom, miri))]
 #[path = "portable.rs"]
 mod arch;
-mod control;
+mod control_block;
 mod free_list;
 mod grow;
 mod pool;
 mod primitive;
 mod ring;
 
-pub use control::{Control, NOTICED, left_out, running, state};
+pub use control_block::{Control, NOTICED, left_out, running, state};
 pub use free_list::FreeList;
 pub use grow::GrowRequest;
 pub use pool::{Pool, SegmentEntry, Taken};

@@ -1,7 +1,7 @@
 //! The writer's slow half: takes slots one by one, and advances to the next segment.
 
 use crate::arch::clear;
-use crate::control::Control;
+use crate::control_block::Control;
 use crate::pool::{Pool, Taken};
 use crate::primitive::{AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 use everycall_format::arena::pinned_by;

@@ -63,12 +63,12 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Sampled {
     processes: BTreeMap<u32, Process>,
-    seen: Seen,
+    seen: SampleResults,
 }
 
 /// Results of sampling.
 #[derive(Debug, Default)]
-struct Seen {
+struct SampleResults {
     events: Vec<SchedEvent>,
     /// When a thread's behaviour last changed.
     changed: u64,
@@ -76,7 +76,7 @@ struct Seen {
     preempted: u64,
 }
 
-impl Seen {
+impl SampleResults {
     /// The time until the next sample.
     fn interval(&self, now: u64) -> Duration {
         if now.saturating_sub(self.changed) <= STEADY_MIN {
@@ -184,7 +184,7 @@ struct Process {
 }
 
 impl Process {
-    fn sample(&mut self, pid: u32, seen: &mut Seen) {
+    fn sample(&mut self, pid: u32, seen: &mut SampleResults) {
         let folder = format!("/proc/{pid}/task");
         let count = |file: &File| file.metadata().map_or(0, |folder| folder.nlink());
         if self.listed.as_ref().is_none_or(|(file, listed)| count(file) != *listed) {
@@ -203,7 +203,7 @@ impl Process {
     }
 
     /// Looks for threads that have begun or ended.
-    fn list(&mut self, folder: &str, seen: &mut Seen) {
+    fn list(&mut self, folder: &str, seen: &mut SampleResults) {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let tids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         self.threads.retain(|tid, thread| {
@@ -225,7 +225,7 @@ impl Process {
                     changed: (Counts::default(), 0, 0),
                     last: None,
                     held: None,
-                    asked: Asked::NotYet,
+                    asked: CallQuestion::NotYet,
                 });
             }
         }
@@ -247,12 +247,12 @@ struct Thread {
     last: Option<(Counts, u64)>,
     /// The last sample, if nothing has changed since the one before.
     held: Option<SchedEvent>,
-    asked: Asked,
+    asked: CallQuestion,
 }
 
 /// Whether the kernel was asked in which system call a thread waits.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum CallQuestion {
     NotYet,
     /// The answer is that of the wait if the counts are still the same.
     Answered(SchedEvent),
@@ -270,7 +270,7 @@ struct Counts {
 
 /// A thread's behaviour compared with its last sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Course {
+enum Behaviour {
     /// No change: it waits, or has run nearly all the time.
     GoesOn,
     /// It would have run all the time if others hadn't.
@@ -299,16 +299,16 @@ impl Counts {
 
 impl Thread {
     /// `None` if the thread has ended.
-    fn sample(&mut self, (pid, tid): (u32, u32), folder: &str, seen: &mut Seen) -> Option<()> {
+    fn sample(&mut self, (pid, tid): (u32, u32), folder: &str, seen: &mut SampleResults) -> Option<()> {
         let Some(Reading { mut before, mut counts, could_run, mut after }) = self.read() else {
             self.lives = false;
             return None;
         };
         let is_ready = || letter(&format!("{folder}/{tid}/stat")) == Some(b'R');
         match self.course(counts, could_run, after, is_ready) {
-            Course::GoesOn => {}
-            Course::Preempted => seen.preempted = after,
-            Course::Changes => seen.changed = after,
+            Behaviour::GoesOn => {}
+            Behaviour::Preempted => seen.preempted = after,
+            Behaviour::Changes => seen.changed = after,
         }
         self.same = if self.has(counts) { self.same.saturating_add(1) } else { 0 };
         // A thread that runs has the same counts for a while, too.
@@ -321,7 +321,7 @@ impl Thread {
         let is_same = self.has(counts);
         self.waits &= is_same;
         if !self.waits {
-            self.asked = Asked::NotYet;
+            self.asked = CallQuestion::NotYet;
         }
         let reading_us = after.saturating_sub(before).div_ceil(1000);
         if reading_us > READING_MAX || (is_same && !self.waits) {
@@ -356,10 +356,10 @@ impl Thread {
         could_run: u64,
         now: u64,
         is_ready: impl FnOnce() -> bool,
-    ) -> Course {
+    ) -> Behaviour {
         let (before, could_run_before, since) = self.changed;
         if counts == before {
-            return Course::GoesOn;
+            return Behaviour::GoesOn;
         }
         let ran = counts.ran.saturating_sub(before.ran);
         let others_ran = could_run.saturating_sub(could_run_before);
@@ -368,10 +368,10 @@ impl Thread {
         // Who waits for others is put on a CPU more often than they would preempt it.
         let are_few = counts.put_on.saturating_sub(before.put_on) <= 1 + passed / SLICE;
         let course = match (ran >= most, ran.saturating_add(others_ran) >= most) {
-            (true, _) => Course::GoesOn,
-            (false, true) => Course::Preempted,
-            (false, false) if passed < PREEMPTED_MAX && are_few && is_ready() => return Course::Preempted,
-            (false, false) => Course::Changes,
+            (true, _) => Behaviour::GoesOn,
+            (false, true) => Behaviour::Preempted,
+            (false, false) if passed < PREEMPTED_MAX && are_few && is_ready() => return Behaviour::Preempted,
+            (false, false) => Behaviour::Changes,
         };
         self.changed = (counts, could_run, now);
         course
@@ -380,17 +380,17 @@ impl Thread {
     /// Asks once in each wait in which system call the thread is, behind a sample of it.
     fn ask(&mut self, sample: SchedEvent, events: &mut Vec<SchedEvent>) {
         self.asked = match self.asked {
-            Asked::NotYet => {
+            CallQuestion::NotYet => {
                 let call = call_of(sample.pid, sample.tid).and_then(|number| number.checked_add(1));
                 let off =
                     |other| SchedEvent { kind: kind::OFF, state: state::BLOCKED, other, cpu: 0, ..sample };
-                call.map_or(Asked::Over, |call| Asked::Answered(off(call)))
+                call.map_or(CallQuestion::Over, |call| CallQuestion::Answered(off(call)))
             }
-            Asked::Answered(event) => {
+            CallQuestion::Answered(event) => {
                 events.push(event);
-                Asked::Over
+                CallQuestion::Over
             }
-            Asked::Over => Asked::Over,
+            CallQuestion::Over => CallQuestion::Over,
         };
     }
 
@@ -443,32 +443,33 @@ mod tests {
             changed,
             last: None,
             held: None,
-            asked: Asked::NotYet,
+            asked: CallQuestion::NotYet,
         };
         let counts = |ran| Counts { ran, put_on: 6 };
         let mut course = |ran, could_run, now| thread.course(counts(ran), could_run, now, || false);
         // The kernel counts at its tick, and whoever samples may take the CPU for a moment.
-        assert_eq!(course(5950, 200, 10_000), Course::GoesOn);
-        assert_eq!(course(5950, 200, 11_000), Course::GoesOn);
-        assert_eq!(course(6000, 200, 12_000), Course::Changes, "it waits since");
-        assert_eq!(course(6100, 200, 20_000), Course::Changes, "it has waited");
-        assert_eq!(course(6600, 700, 21_000), Course::Preempted);
+        assert_eq!(course(5950, 200, 10_000), Behaviour::GoesOn);
+        assert_eq!(course(5950, 200, 11_000), Behaviour::GoesOn);
+        assert_eq!(course(6000, 200, 12_000), Behaviour::Changes, "it waits since");
+        assert_eq!(course(6100, 200, 20_000), Behaviour::Changes, "it has waited");
+        assert_eq!(course(6600, 700, 21_000), Behaviour::Preempted);
         // Others run now: for how long is known when it runs again.
-        assert_eq!(thread.course(counts(6700), 700, 22_000, || true), Course::Preempted);
-        assert_eq!(thread.course(counts(6800), 1600, 22_100, || false), Course::Preempted);
+        assert_eq!(thread.course(counts(6700), 700, 22_000, || true), Behaviour::Preempted);
+        assert_eq!(thread.course(counts(6800), 1600, 22_100, || false), Behaviour::Preempted);
         let often = Counts { put_on: 9, ..counts(6900) };
-        assert_eq!(thread.course(often, 1600, 22_500, || true), Course::Changes, "it waits for others");
+        assert_eq!(thread.course(often, 1600, 22_500, || true), Behaviour::Changes, "it waits for others");
         let late = 22_500 + PREEMPTED_MAX;
-        assert_eq!(thread.course(counts(7000), 1600, late, || true), Course::Changes, "it hardly ran");
+        assert_eq!(thread.course(counts(7000), 1600, late, || true), Behaviour::Changes, "it hardly ran");
     }
 
     #[test]
     fn samples_come_less_often_the_longer_all_goes_on() {
         let ms = |ns: Duration| ns.as_millis();
-        let seen = Seen { changed: 1_000_000_000, ..Seen::default() };
-        let after = |seen: &Seen, since_ms: u64| ms(seen.interval(1_000_000_000 + since_ms * 1_000_000));
+        let seen = SampleResults { changed: 1_000_000_000, ..SampleResults::default() };
+        let after =
+            |seen: &SampleResults, since_ms: u64| ms(seen.interval(1_000_000_000 + since_ms * 1_000_000));
         assert_eq!([5, 21, 40, 100, 900].map(|since| after(&seen, since)), [1, 4, 4, 10, 16]);
-        let preempted = Seen { preempted: 1_890_000_000, ..seen };
+        let preempted = SampleResults { preempted: 1_890_000_000, ..seen };
         assert_eq!([895, 990].map(|since| after(&preempted, since)), [4, 10]);
     }
 

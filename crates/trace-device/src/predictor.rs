@@ -6,7 +6,7 @@ use crate::event::{Event, Place};
 use crate::parameters::Parameters;
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct CallPlace {
     place: Place,
     /// From its stack pointer to that of the call that it made last.
     frame: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Predictor {
     /// The last address and id that were written out.
     pub code: u64,
     pub id: u64,
-    known: Vec<Option<Known>>,
+    known: Vec<Option<CallPlace>>,
     frames: VecDeque<Frame>,
     frames_max: usize,
 }
@@ -87,7 +87,7 @@ impl Predictor {
                 }
                 let slot = self.slot_of(place);
                 if self.known(slot) != Some(place) {
-                    self.known[slot] = Some(Known { place, frame: 0 });
+                    self.known[slot] = Some(CallPlace { place, frame: 0 });
                     match place {
                         Place::Code(code) => self.code = code,
                         Place::Id(id) => self.id = id,

@@ -65,10 +65,10 @@ pub struct Tally {
 
 /// The results of all triggers, for the report at the end.
 #[derive(Debug, Default)]
-pub struct Outcome(Mutex<Known>);
+pub struct Outcome(Mutex<Results>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Results {
     tallies: Vec<Tally>,
     /// By trigger, the frames by id that it names.
     frames: Vec<u64>,
@@ -83,10 +83,10 @@ impl Outcome {
     #[must_use]
     pub fn new(triggers: &[Trigger]) -> Outcome {
         let tally = |trigger: &Trigger| Tally { text: trigger.to_string(), ..Tally::default() };
-        Outcome(Mutex::new(Known { tallies: triggers.iter().map(tally).collect(), ..Known::default() }))
+        Outcome(Mutex::new(Results { tallies: triggers.iter().map(tally).collect(), ..Results::default() }))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Results> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

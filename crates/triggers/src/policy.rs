@@ -56,14 +56,14 @@ pub(crate) struct Met {
 
 /// A call that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
+struct KeptCall {
     is_certain: bool,
     took: u64,
     id: u64,
     bytes: u64,
 }
 
-impl Kept {
+impl KeptCall {
     /// By this, the slowest one is the greatest.
     fn rank(&self) -> (bool, u64) {
         (self.is_certain, self.took)
@@ -74,7 +74,7 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct Choice {
     policy: Policy,
-    kept: Vec<Kept>,
+    kept: Vec<KeptCall>,
     /// A call is already kept for the time until then: the last one.
     until: u64,
     next_id: u64,
@@ -112,7 +112,7 @@ impl Choice {
         self.kept.iter().map(|kept| kept.bytes).fold(0, u64::saturating_add)
     }
 
-    fn perhaps(&self) -> impl Iterator<Item = &Kept> {
+    fn perhaps(&self) -> impl Iterator<Item = &KeptCall> {
         self.kept.iter().filter(|kept| !kept.is_certain)
     }
 
@@ -132,7 +132,7 @@ impl Choice {
     }
 
     /// The call that is kept for the time until [`Choice::until`].
-    fn current(&self) -> Option<&Kept> {
+    fn current(&self) -> Option<&KeptCall> {
         self.kept.iter().max_by_key(|kept| kept.id)
     }
 
@@ -152,9 +152,12 @@ impl Choice {
         match self.policy.by {
             KeepBy::First => met.is_certain && has_perhaps,
             KeepBy::Newest => met.is_certain || has_perhaps,
-            KeepBy::Slowest => {
-                self.kept.iter().map(Kept::rank).min().is_none_or(|least| (met.is_certain, met.took) > least)
-            }
+            KeepBy::Slowest => self
+                .kept
+                .iter()
+                .map(KeptCall::rank)
+                .min()
+                .is_none_or(|least| (met.is_certain, met.took) > least),
         }
     }
 
@@ -179,12 +182,12 @@ impl Choice {
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.kept.push(Kept { is_certain: met.is_certain, took: met.took, id, bytes });
+        self.kept.push(KeptCall { is_certain: met.is_certain, took: met.took, id, bytes });
         (id, gone)
     }
 
     /// The call that is replaced first.
-    fn least(&self) -> Option<&Kept> {
+    fn least(&self) -> Option<&KeptCall> {
         let kept = self.kept.iter();
         match self.policy.by {
             KeepBy::Slowest => kept.min_by_key(|kept| (kept.rank(), kept.id)),
@@ -212,7 +215,7 @@ impl Choice {
     }
 
     /// Whether a kept call is replaced by this one if there isn't room for both.
-    fn gives_way(&self, kept: &Kept, met: Met) -> bool {
+    fn gives_way(&self, kept: &KeptCall, met: Met) -> bool {
         match self.policy.by {
             KeepBy::Slowest => kept.rank() < (met.is_certain, met.took),
             KeepBy::First => !kept.is_certain && met.is_certain,

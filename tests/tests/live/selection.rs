@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everycall_control::SelectionSet;
 use everycall_format::Wire;
-use everycall_format::control::{Request, SOCKET_NAME};
+use everycall_format::control_socket::{Request, SOCKET_NAME};
 use everycall_live::{Control, ControlError, LiveArena, attach};
 use everycall_reader::{Source as _, TraceFile};
 use everycall_tests::selections::{file_with_only, only};
@@ -277,7 +277,7 @@ fn hostile_clients_of_the_socket_have_no_effect() {
         request.write(&mut bytes);
         bytes
     };
-    let magic = everycall_format::control::MAGIC;
+    let magic = everycall_format::control_socket::MAGIC;
     let strange = [
         request(magic ^ 1, 1, 1, 0),
         request(magic, 2, 1, 0),

@@ -12,7 +12,7 @@ use everycall_arguments::{
     ArgumentError, CaptureOptions, CapturedFile, Met, Moment, Secrets, Wanted, capture_file, set_of,
 };
 use everycall_format::arena::ModuleEntry;
-use everycall_format::control::Reply;
+use everycall_format::control_socket::Reply;
 use everycall_io::say;
 use everycall_live::Control;
 use everycall_patterns::FunctionTable;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
-use everycall_format::control::Reply;
+use everycall_format::control_socket::Reply;
 use everycall_io::say;
 use everycall_live::Control;
 use everycall_patterns::Selection;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everycall_control::{Module, SelectionSet, resolve};
-use everycall_format::control::Reply;
+use everycall_format::control_socket::Reply;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
 use everycall_live::{Control, ControlError};

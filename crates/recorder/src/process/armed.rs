@@ -17,7 +17,7 @@ type Whose = (u32, u32, u64);
 /// The functions that triggers name, by module. Shared with forked children, because there may be a
 /// million.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct TriggerFunctions {
     modules: Vec<(Whose, Arc<[TriggerSite]>)>,
     /// The [`SharedTriggers::generation`] that they belong to.
     generation: u32,
@@ -29,7 +29,7 @@ struct Found {
 #[derive(Debug, Default)]
 pub(crate) struct Armed {
     triggers: Option<Arc<SharedTriggers>>,
-    found: Found,
+    found: TriggerFunctions,
     /// Number of exception types in the arena.
     types: Option<usize>,
 }

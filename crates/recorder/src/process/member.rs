@@ -9,7 +9,7 @@ use everycall_format::frame::Records;
 use everycall_format::hub::origin;
 use everycall_machine::clock::Readings;
 use everycall_machine::proc_files::{self, Name};
-use everycall_machine::{CodeFiles, CodeNames, Wanted};
+use everycall_machine::{CodeFiles, CodeNames, NameSet};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
@@ -184,8 +184,8 @@ impl Member {
 
     /// The names of code of its just-in-time compilers, if it has called any.
     pub fn code_names(&self, readings: &Readings) -> Option<CodeNames> {
-        let wanted = if self.calls_unknown_code() { Wanted::All } else { Wanted::Ids };
-        let is_any = wanted == Wanted::All || self.arena.has_frames();
+        let wanted = if self.calls_unknown_code() { NameSet::All } else { NameSet::Ids };
+        let is_any = wanted == NameSet::All || self.arena.has_frames();
         if is_any { self.code_files.read(wanted, readings.all()) } else { None }
     }
 

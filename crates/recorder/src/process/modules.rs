@@ -19,13 +19,13 @@ use crate::process::module_files::{Files, Identity, ModuleFile, identity};
 
 /// A module that the program has or had.
 #[derive(Debug)]
-struct Known {
+struct ProgramModule {
     entry: ModuleEntry,
     path: Option<Vec<u8>>,
     file: Option<Arc<ModuleFile>>,
 }
 
-impl Known {
+impl ProgramModule {
     fn parts(&self) -> (&ModuleEntry, &[u8], Option<&File>) {
         (&self.entry, self.path.as_deref().unwrap_or_default(), self.file.as_ref().map(|file| file.file()))
     }
@@ -35,7 +35,7 @@ impl Known {
 /// was unloaded.
 #[derive(Debug, Default)]
 pub struct Modules {
-    known: Vec<Known>,
+    known: Vec<ProgramModule>,
     /// The module of each table entry.
     current: Vec<usize>,
     /// Bytes of all their paths.
@@ -83,7 +83,7 @@ impl Modules {
             let file = path.clone().and_then(|path| files.open(path, &module, pid));
             let number = self.known.len();
             self.path_bytes += path.as_ref().map_or(0, Vec::len);
-            self.known.push(Known { entry: module, path, file });
+            self.known.push(ProgramModule { entry: module, path, file });
             match self.current.get_mut(place) {
                 Some(current) => *current = number,
                 None => self.current.push(number),
@@ -122,7 +122,7 @@ impl Modules {
     }
 
     /// Modules whose entries were reused.
-    fn former(&self) -> impl Iterator<Item = &Known> {
+    fn former(&self) -> impl Iterator<Item = &ProgramModule> {
         let current: HashSet<usize> = self.current.iter().copied().collect();
         self.known
             .iter()
@@ -135,12 +135,12 @@ impl Modules {
     /// be opened, its file.
     pub fn present(&self) -> impl Iterator<Item = (&ModuleEntry, &[u8], Option<&File>)> {
         let known = self.current.iter().filter_map(|number| self.known.get(*number));
-        known.map(Known::parts)
+        known.map(ProgramModule::parts)
     }
 
     /// Modules from the `first`-th on that was ever seen, in the same form.
     pub fn since(&self, first: usize) -> impl Iterator<Item = (&ModuleEntry, &[u8], Option<&File>)> {
-        self.known.iter().skip(first).map(Known::parts)
+        self.known.iter().skip(first).map(ProgramModule::parts)
     }
 
     /// How many modules were ever seen.

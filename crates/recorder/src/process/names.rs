@@ -26,7 +26,7 @@ struct Owner {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ThreadNames {
     in_arena: Name,
     in_kernel: Name,
 }
@@ -34,7 +34,7 @@ struct Seen {
 /// The names seen so far.
 #[derive(Debug)]
 pub struct Names {
-    seen: HashMap<Owner, Seen>,
+    seen: HashMap<Owner, ThreadNames>,
     next_slot: u32,
     threads: u32,
     pause: Duration,
@@ -76,7 +76,7 @@ impl Names {
                 && thread.fiber == 0
                 && let Some(in_kernel) = thread_name(pid, thread.tid)
             {
-                self.seen.insert(owner(slot, &thread), Seen { in_arena: thread.name, in_kernel });
+                self.seen.insert(owner(slot, &thread), ThreadNames { in_arena: thread.name, in_kernel });
             }
         }
     }
@@ -109,7 +109,9 @@ mod tests {
         let mut thread = ThreadHeader { tid: 5, name: name(b"app"), ..ThreadHeader::default() };
         let mut names = Names::default();
         assert_eq!(names.newest(0, &thread), name(b"app"));
-        names.seen.insert(owner(0, &thread), Seen { in_arena: name(b"app"), in_kernel: name(b"worker") });
+        names
+            .seen
+            .insert(owner(0, &thread), ThreadNames { in_arena: name(b"app"), in_kernel: name(b"worker") });
         assert_eq!(names.newest(0, &thread), name(b"worker"));
         thread.name = name(b"worker 2");
         assert_eq!(names.newest(0, &thread), name(b"worker 2"), "changed since the last look");

@@ -21,7 +21,7 @@ use rustc_hash::FxHashSet;
 use self::decode::{Decoder, Next};
 use self::elf::Loaded;
 use self::replay::{Found, Replay};
-use self::targets::{Known, Source, nops};
+use self::targets::{References, Source, nops};
 pub use self::violation::{Rule, Violation};
 use crate::kinds::PatchKind;
 use crate::parallel;
@@ -54,7 +54,7 @@ pub fn check(file: &[u8], plan: &Plan) -> Result<(), Violation> {
 struct Checker<'a> {
     file: &'a Loaded<'a>,
     plan: &'a Plan,
-    known: Known,
+    known: References,
     replay: Replay<'a>,
     found: Found,
     decoder: Decoder,
@@ -76,7 +76,7 @@ impl<'a> Checker<'a> {
         let displacements = plan.patches.iter().filter(|patch| patch.kind == PatchKind::Displacement);
         let displacements: FxHashSet<u64> = displacements.map(|patch| patch.at).collect();
         let planned: FxHashSet<u64> = plan.functions.iter().map(|function| function.start).collect();
-        let known = Known::of(file, &planned, &displacements);
+        let known = References::of(file, &planned, &displacements);
         let replay = Replay::new(file, plan);
         Self { file, plan, known, replay, found: Found::default(), decoder: Decoder::new() }
     }

@@ -20,7 +20,7 @@ pub(super) enum Source {
 
 /// References in the whole file.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct References {
     /// Sorted.
     targets: Vec<(u64, Source)>,
     /// Starts of functions, with their ends.
@@ -33,7 +33,7 @@ pub(super) struct Known {
     pub(super) jumps: FxHashMap<u64, u64>,
 }
 
-impl Known {
+impl References {
     /// `planned`: functions whose returns are needed; `displacements`: where jumps are needed.
     pub(super) fn of(file: &Loaded<'_>, planned: &FxHashSet<u64>, displacements: &FxHashSet<u64>) -> Self {
         let mut known = Self::default();

@@ -13,7 +13,7 @@ use crate::sys::errors::error;
 use crate::sys::{clock, text};
 use crate::threads::begin;
 use crate::threads::open_calls::Frame;
-use crate::threads::quick_marks::{self, Done};
+use crate::threads::quick_marks::{self, MarkResult};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
@@ -73,7 +73,7 @@ unsafe fn mark_at(what: u32, name: *const u8, value: u64, stack_pointer: u64) ->
         // SAFETY: by contract.
         length => unsafe { core::slice::from_raw_parts(name, length as usize - 1) },
     };
-    if traced().is_some() && quick_marks::write(detail, value, name, stack_pointer) == Done::Yes {
+    if traced().is_some() && quick_marks::write(detail, value, name, stack_pointer) == MarkResult::Yes {
         return 0;
     }
     slow_mark(detail, name, value, stack_pointer)

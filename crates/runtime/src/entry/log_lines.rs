@@ -12,7 +12,7 @@ use crate::state::recording;
 use crate::sys::errors::error;
 use crate::sys::text;
 use crate::threads::open_calls::Frame;
-use crate::threads::quick_marks::{self, Done};
+use crate::threads::quick_marks::{self, MarkResult};
 use everycall_format::event::{RECORD_MAX_PAYLOAD, kind, payload_word, record_word};
 use everycall_format::log_line::{
     ARGUMENTS_MAX, COPIED_FORMAT, FORMAT_MAX, TEXT_CUT, TEXT_MAX, TEXT_NULL, TYPE_BITS, argument,
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn log(
                     rest >>= TYPE_BITS;
                 }
             });
-        if done == Done::Yes {
+        if done == MarkResult::Yes {
             return 0;
         }
     }
@@ -98,7 +98,7 @@ unsafe fn any(format: *const u8, types: u32, arguments: *const u64, stack_pointe
     if traced().is_some()
         && quick_marks::write_payloads(kind::LOG, line.count(), stack_pointer, |payloads| {
             line.put(|payload| payloads.push(payload))
-        }) == Done::Yes
+        }) == MarkResult::Yes
     {
         return 0;
     }

@@ -7,7 +7,7 @@
 //! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
-use crate::features::{code_frames, control, counted, fork, frames, keeper, live, modules};
+use crate::features::{code_frames, control_server, counted, fork, frames, keeper, loaded_modules, modules};
 use crate::state::local::{self, AtWork};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
@@ -20,7 +20,7 @@ use crate::threads::shared_frames::Caller;
 use crate::threads::tails::Met;
 use crate::threads::thread::Thread;
 use crate::threads::values::{Values, Verdict};
-use crate::threads::{begin, short_calls, stacks, triggers};
+use crate::threads::{armed_calls, begin, short_calls, stacks};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::arena::counter;
 use everycall_format::event::{kind, record_word, unwound};
@@ -223,8 +223,8 @@ pub(crate) unsafe extern "C" fn slow_path(
             false => record(process, Owner::of(control, stack_pointer), event),
         }
         keeper::start_if_due(process);
-        control::start_if_asked(process);
-        live::follow_new_tails(process);
+        control_server::start_if_asked(process);
+        loaded_modules::follow_new_tails(process);
     } else if let Owner::Nobody = Owner::of(control, stack_pointer) {
         begin::leave_out();
     }
@@ -588,7 +588,7 @@ fn judge_entry(thread: &Thread<'_>) {
     let met = thread.met.get();
     if met != 0 {
         thread.open.remember_met(met);
-        triggers::judge_entry(thread);
+        armed_calls::judge_entry(thread);
     }
 }
 

@@ -7,7 +7,8 @@ use crate::features::calibration;
 #[cfg(feature = "shared")]
 use crate::features::hooks_asked;
 use crate::features::{
-    budget as governor, captures, control, crash, fork, keeper, min_duration, site_set, snapshot_signal,
+    budget as governor, captures, control_server, crash, fork, keeper, min_duration, site_set,
+    snapshot_signal,
 };
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
@@ -202,11 +203,11 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         #[cfg(any(feature = "executable", feature = "shared"))]
         // SAFETY: the runtime starts in an initialiser, and stays. Without such a C library, what
         // is forked while tracing is off can't be reached.
-        let _ = unsafe { everycall_hooks::arch::call_in_forked_children(control::in_forked_child) };
+        let _ = unsafe { everycall_hooks::arch::call_in_forked_children(control_server::in_forked_child) };
         if !on || crate::state::dropped::is_counting() {
             // Hooks that don't record never detect a client's request, so the process listens from
             // the start.
-            control::start(process);
+            control_server::start(process);
         }
         if !governor::start(process) {
             system::warn(&[

@@ -10,7 +10,7 @@ use crate::state::places::{self, Place};
 use crate::state::{captures, process, recording};
 use crate::sys::text;
 use crate::threads::thread::Thread;
-use crate::threads::{cancellation, contexts, throws, triggers};
+use crate::threads::{armed_calls, cancellation, contexts, throws};
 use everycall_format::label::{self, Name};
 use everycall_format::trigger::type_hash;
 use everycall_hooks::arch::frame::HOOK_BELOW;
@@ -189,7 +189,7 @@ fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: boo
     }
     thread.ring.push(record(ticks).words());
     if ends_thread {
-        triggers::thread_ends(process, thread, ticks);
+        armed_calls::thread_ends(process, thread, ticks);
     }
     if let Some(Thrown { hash }) = thrown {
         thread.judge_throw(ticks, hash);

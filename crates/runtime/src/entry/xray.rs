@@ -3,7 +3,7 @@
 
 use crate::features::calling::{WORDS_BEFORE, with_thread};
 use crate::features::fork;
-use crate::features::live::Refused;
+use crate::features::loaded_modules::Refused;
 use crate::features::xray::{self, Functions, handler};
 use crate::state::process::{Process, process};
 use crate::state::{local, recording};

@@ -7,7 +7,7 @@
 //! It records its actions as instants in a ring of its own ([`everycall_format::budget`]).
 #![allow(unsafe_code)] // Words of rings in the arena; a thread that gets the process by its address.
 
-use crate::features::live::{self, COSTLY_MAX, Costly};
+use crate::features::loaded_modules::{self, COSTLY_MAX, Costly};
 use crate::state::process::{Process, process_state};
 use crate::state::trigger_table::Triggers;
 use crate::sys::helper::{self, Stack, Started};
@@ -31,7 +31,7 @@ static EVENT_PS: AtomicU64 = AtomicU64::new(0);
 /// Never changed: the thread only waits for a timeout.
 static NEVER: AtomicU32 = AtomicU32::new(0);
 
-/// [`Known::state`].
+/// [`FunctionCost::state`].
 mod is {
     pub(super) const ON: u32 = 0;
     pub(super) const OFF: u32 = 1;
@@ -40,7 +40,7 @@ mod is {
 }
 
 /// A function that was seen in a ring. The thread alone uses these.
-struct Known {
+struct FunctionCost {
     /// The code offset of its entries.
     code: AtomicU32,
     /// One of [`is`].
@@ -68,8 +68,8 @@ const KNOWN: usize = 4096;
 /// Places of the hash table, twice as many.
 const HASHES: usize = 2 * KNOWN;
 
-static FUNCTIONS: [Known; KNOWN] = [const {
-    Known {
+static FUNCTIONS: [FunctionCost; KNOWN] = [const {
+    FunctionCost {
         code: AtomicU32::new(0),
         state: AtomicU32::new(is::ON),
         events: AtomicU64::new(0),
@@ -209,7 +209,7 @@ fn event_ps() -> u64 {
     best * MORE_THAN_IN_A_LOOP / 100
 }
 
-fn known() -> &'static [Known] {
+fn known() -> &'static [FunctionCost] {
     FUNCTIONS.get(..COUNT.load(Relaxed) as usize).unwrap_or(&FUNCTIONS)
 }
 
@@ -223,7 +223,7 @@ fn off_cost() -> u64 {
 }
 
 /// The function at a code offset; a new one if there is room.
-fn function(code: u32) -> Option<&'static Known> {
+fn function(code: u32) -> Option<&'static FunctionCost> {
     let hash = code.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASHES.ilog2());
     for step in 0..HASHES {
         let place = PLACES.get((hash as usize + step) % HASHES)?;
@@ -247,7 +247,7 @@ fn function(code: u32) -> Option<&'static Known> {
     None
 }
 
-impl Known {
+impl FunctionCost {
     fn is(&self, state: u32) -> bool {
         self.state.load(Relaxed) == state
     }
@@ -476,7 +476,7 @@ impl Governor {
 
     fn switch_on(&mut self, cost: u64, now: u64) -> bool {
         let goal = self.allowed * LITTLE / 100;
-        let due = |function: &&Known| function.is(is::OFF) && function.until_ms.load(Relaxed) <= now;
+        let due = |function: &&FunctionCost| function.is(is::OFF) && function.until_ms.load(Relaxed) <= now;
         let Some(first) = known().iter().filter(due).min_by_key(|function| function.cost.load(Relaxed))
         else {
             return false;
@@ -526,7 +526,7 @@ impl Governor {
 
     /// Switches functions. Returns false if another thread was in the way.
     fn switch(&self, all: &mut [Costly]) -> bool {
-        all.is_empty() || live::mark_costly(self.process, all).is_ok()
+        all.is_empty() || loaded_modules::mark_costly(self.process, all).is_ok()
     }
 
     fn say_of(&self, what: &str, code: u32, value: u64) {

@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{budget, code_frames, crash, frames, keeper, live, live_triggers, pause};
+use crate::features::{budget, code_frames, crash, frames, keeper, live_triggers, loaded_modules, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -99,7 +99,7 @@ fn begin_by(process: &'static Process, beginner: Beginner) -> bool {
         return process.state.load(Acquire) == process_state::ON;
     }
     recording::begin_child();
-    live::begin_child();
+    loaded_modules::begin_child();
     live_triggers::begin_child();
     let inheritance = inheritance(process, beginner);
     let is_on = inheritance.is_some_and(|inheritance| {

@@ -2,7 +2,7 @@
 //! chooses by itself.
 #![allow(unsafe_code)] // The program's list of addresses.
 
-use crate::features::live::{self, ADDRESSES_MAX, Marked, Refused};
+use crate::features::loaded_modules::{self, ADDRESSES_MAX, Marked, Refused};
 use crate::features::{marks, pause, site_set};
 use crate::state::off_ranges;
 use crate::state::process::Process;
@@ -33,12 +33,14 @@ pub(crate) unsafe fn switch(
         }
         let batch = batch.get(..length).unwrap_or(&[]);
         let reason = (marks::LEFT_OUT, &off_ranges::LEFT_OUT);
-        let Marked { functions, sites, counts } = live::mark_addresses(process, batch, is_off, reason)
-            .map_err(|refused| match refused {
-                Refused::Busy => error::BUSY,
-                Refused::NoMemory => error::NO_MEMORY,
-                Refused::NoRoom => error::NO_ROOM,
-            })?;
+        let Marked { functions, sites, counts } = loaded_modules::mark_addresses(
+            process, batch, is_off, reason,
+        )
+        .map_err(|refused| match refused {
+            Refused::Busy => error::BUSY,
+            Refused::NoMemory => error::NO_MEMORY,
+            Refused::NoRoom => error::NO_ROOM,
+        })?;
         all.functions += functions;
         all.sites += sites;
         all.not_switched += counts.wrong();
@@ -50,19 +52,19 @@ pub(crate) unsafe fn switch(
 /// Records the functions of the selection in the file at `path`, or all functions without a path.
 pub(crate) fn select(process: &'static Process, path: Option<&[u8]>) -> Result<(), i32> {
     let new = path.map(site_set::selection_at).transpose()?;
-    let Ok(lock) = live::lock_patiently(process) else {
+    let Ok(lock) = loaded_modules::lock_patiently(process) else {
         new.inspect(|new| Selection::discard(new));
         return Err(error::BUSY);
     };
-    if let Some(new) = new.filter(|new| !live::has_module_of(new)) {
+    if let Some(new) = new.filter(|new| !loaded_modules::has_module_of(new)) {
         Selection::discard(new);
         return Err(error::NO_FUNCTION);
     }
     selection::set_base(new);
     drop(lock);
     process.arena().count(counter::SELECTIONS, 1);
-    live::request();
+    loaded_modules::request();
     pause::update(process);
-    live::follow_to_end(process);
+    loaded_modules::follow_to_end(process);
     Ok(())
 }

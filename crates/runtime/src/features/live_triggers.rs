@@ -6,7 +6,7 @@
 //! before.
 #![allow(unsafe_code)] // Sets in memory that is mapped here, by their addresses.
 
-use crate::features::{live, site_set};
+use crate::features::{loaded_modules, site_set};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::selection::HEAD;
@@ -19,7 +19,7 @@ use crate::sys::lock::Lock;
 use crate::sys::system;
 use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{ModuleEntry, module_state};
-use everycall_format::control::status;
+use everycall_format::control_socket::status;
 use everycall_format::site_set::SiteSet;
 use everycall_format::trigger::{LIVE_AREAS, LIVE_SITES, NEVER, RULES, area_size};
 
@@ -110,7 +110,7 @@ pub(crate) fn arm(process: &'static Process, area: Option<u32>, block: Block) ->
     frame_triggers::begin(arena, &triggers, || live_areas::begin(area));
     trigger_table::lower_floors(process);
     stamps::begin_again();
-    live::switch_tails(arena, Some(triggers));
+    loaded_modules::switch_tails(arena, Some(triggers));
     Ok((area, left_out))
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn disarm(process: &'static Process, area: u32) {
     let _lock = Lock::take(&process.module_lock);
     live_areas::end(area);
     if let Some(triggers) = Triggers::live(arena, area) {
-        live::switch_tails(arena, Some(triggers));
+        loaded_modules::switch_tails(arena, Some(triggers));
         trigger_table::raise_floors(process);
         triggers.end_live();
     }

@@ -1,7 +1,7 @@
 //! Traced objects are loaded and unloaded.
 #![allow(unsafe_code)] // A buffer that the lock's holder has.
 
-use crate::features::{calling, captures, counted, fork, frames, live, live_triggers, site_set};
+use crate::features::{calling, captures, counted, fork, frames, live_triggers, loaded_modules, site_set};
 use crate::state::arena::Arena;
 use crate::state::captures::Registering;
 use crate::state::module_table::{self, Claim, Kind, NOT_REGISTERED};
@@ -28,8 +28,8 @@ pub(crate) fn adopt(module: &ModuleDescriptor, slow_path: SlowCall, first: u64, 
     module.index.store(NOT_REGISTERED, Relaxed);
     let Some(process) = fork::traced() else { return };
     frames::put_trampolines(process, module.trampolines.load(Relaxed) as u32, first, table);
-    take_in(process, module, slow_path);
-    live::follow(process);
+    register_module(process, module, slow_path);
+    loaded_modules::follow(process);
 }
 
 /// Registers a module whose hooks shall call this slow path. See
@@ -37,11 +37,11 @@ pub(crate) fn adopt(module: &ModuleDescriptor, slow_path: SlowCall, first: u64, 
 pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.index.store(NOT_REGISTERED, Relaxed);
     let Some(process) = fork::traced() else { return };
-    take_in(process, module, slow_path);
-    live::follow(process);
+    register_module(process, module, slow_path);
+    loaded_modules::follow(process);
 }
 
-fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: SlowCall) {
+fn register_module(process: &'static Process, module: &ModuleDescriptor, slow_path: SlowCall) {
     let arena = process.arena();
     if module.abi.load(Relaxed) != RUNTIME_ABI {
         arena.count(counter::MODULES_OF_OTHER_VERSION, 1);
@@ -86,8 +86,8 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     captures::install(process, module, &image);
     // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
-    let (counts, mut on) = live::add(module, &image);
-    live::count_not_selected(arena);
+    let (counts, mut on) = loaded_modules::add(module, &image);
+    loaded_modules::count_not_selected(arena);
     arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
     match claim {
         Some(claim) => {
@@ -128,14 +128,14 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
         let is_captured =
             may_be_captured && captures::load_again() && captures::install(process, module, &image);
         if (is_added || is_captured)
-            && let Some(new) = live::select_again(module, &image)
+            && let Some(new) = loaded_modules::select_again(module, &image)
         {
             on = new;
             // The registering thread does the rest when it has released the lock.
-            live::request();
+            loaded_modules::request();
         }
     }
-    let wrong = live::follow_tails(arena, module, &image);
+    let wrong = loaded_modules::follow_tails(arena, module, &image);
     arena.count(counter::SITES_UNPATCHED, wrong.into());
     trigger_table::lower_floors(process);
     module.on.store(on, Release);
@@ -277,7 +277,7 @@ pub(crate) fn unregister(module: &ModuleDescriptor) {
         return;
     }
     take_out(process, module);
-    live::follow(process);
+    loaded_modules::follow(process);
 }
 
 fn take_out(process: &'static Process, module: &ModuleDescriptor) {
@@ -292,7 +292,7 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
         return;
     }
     take_out_untraced(arena);
-    live::remove(module);
+    loaded_modules::remove(module);
     counted::end(module);
     stamps::end(module);
     captures::remove(module);

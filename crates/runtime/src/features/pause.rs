@@ -1,7 +1,7 @@
 //! Switches recording off and on again: for one thread, which the program leaves out, or for all of
 //! them. `state::recording` describes how threads see that.
 
-use crate::features::live;
+use crate::features::loaded_modules;
 use crate::state::dropped;
 use crate::state::process::Process;
 use crate::state::recording::{self, DISABLED, DISABLED_TICKS, disabled};
@@ -65,7 +65,7 @@ pub(crate) fn update(process: &'static Process) {
 /// Switches tracing off in all threads: first their hooks, then the sites.
 fn end(process: &'static Process) {
     match DISABLED.swap(disabled::YES, SeqCst) {
-        disabled::YES => return live::follow(process),
+        disabled::YES => return loaded_modules::follow(process),
         disabled::ABOUT_TO_END => {}
         _ => {
             process.arena().state().store(arena_state::OFF, Relaxed);
@@ -83,18 +83,18 @@ fn end(process: &'static Process) {
             }
         }
     }
-    live::request();
-    live::follow(process);
+    loaded_modules::request();
+    loaded_modules::follow(process);
 }
 
 /// Switches tracing on in all threads: first the sites, then all hooks at once.
 fn begin(process: &'static Process) {
     let change = |from, to| DISABLED.compare_exchange(from, to, SeqCst, Relaxed).is_ok();
     if !change(disabled::YES, disabled::ABOUT_TO_END) {
-        return live::follow(process);
+        return loaded_modules::follow(process);
     }
-    live::request();
-    live::follow(process);
+    loaded_modules::request();
+    loaded_modules::follow(process);
     if !change(disabled::ABOUT_TO_END, disabled::NO) {
         return; // Switched off again meanwhile.
     }

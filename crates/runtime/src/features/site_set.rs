@@ -3,7 +3,7 @@
 //! (`EVERYCALL_ONLY`).
 #![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
 
-use crate::features::live;
+use crate::features::loaded_modules;
 use crate::features::set_file::{Trouble, read, refuse};
 use crate::features::sites::Sites;
 use crate::state::arena::Arena;
@@ -20,7 +20,7 @@ use crate::sys::mapped_file::MappedFile;
 use crate::sys::system::{self, PROT_READ};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use everycall_format::arena::{ModuleEntry, module_flags};
-use everycall_format::control::NAME_MAX;
+use everycall_format::control_socket::NAME_MAX;
 use everycall_format::env;
 use everycall_format::site_set::{SetError, SetModule, SiteSet};
 use everycall_format::trigger::{NEVER, RULES, TriggerSite};
@@ -150,7 +150,8 @@ pub(crate) fn sites_in<'a>(
         let offset = address.checked_sub(entry.start)?;
         (offset < size).then(|| u32::try_from(offset).ok()?.checked_add(entry.code_start)).flatten()
     };
-    let apart = (entry.flags & module_flags::TRAMPOLINES != 0).then(|| live::module_of(&entry)).flatten();
+    let apart =
+        (entry.flags & module_flags::TRAMPOLINES != 0).then(|| loaded_modules::module_of(&entry)).flatten();
     // The addresses that hooks report for a function: the first and the last one.
     let reported = move |start: u64, end: u64| {
         let (start, end) = (start.wrapping_add(entry.base), end.wrapping_add(entry.base));

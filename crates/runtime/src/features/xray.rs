@@ -9,7 +9,7 @@
 //! ([`marks::UNWANTED`]).
 #![allow(unsafe_code)] // Objects that are loaded, and lists that their linkers made.
 
-use crate::features::live::{self, Marked, Refused};
+use crate::features::loaded_modules::{self, Marked, Refused};
 use crate::features::marks::{self, Change, PATCHED, UNWANTED};
 use crate::features::sites::Sites;
 use crate::state::process::Process;
@@ -93,7 +93,7 @@ pub(crate) fn set_handler(process: &'static Process, which: usize, address: u64)
     let Some(handler) = HANDLERS.get(which) else { return false };
     handler.store(address, SeqCst);
     activate();
-    live::set_handled(process, is_handled());
+    loaded_modules::set_handled(process, is_handled());
     // Another thread may have changed another handler meanwhile.
     activate();
     true
@@ -275,7 +275,7 @@ impl Functions<'_> {
         let sites = unsafe { Sites::of(self.module, &[]) };
         let first = sites.first_sled();
         let numbers = first + range.start as u32..first + range.end as u32;
-        Some(live::mark_sites(process, self.module, numbers, change))
+        Some(loaded_modules::mark_sites(process, self.module, numbers, change))
     }
 }
 
@@ -311,7 +311,7 @@ pub(crate) fn event(object: &'static XrayObject, address: u64, kind: u8) -> Opti
     let id = functions.id_of(sled)? as u32 | number << FUNCTION_BITS;
     // SAFETY: the module is loaded, as its hook runs.
     let first = unsafe { Sites::of(functions.module, &[]) }.first_sled();
-    let its = live::marks_of(functions.module, first + sled as u32);
+    let its = loaded_modules::marks_of(functions.module, first + sled as u32);
     Some(Event { id, kind, is_patched: its & PATCHED != 0, is_recorded: marks::is_recorded(its) })
 }
 

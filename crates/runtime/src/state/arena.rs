@@ -69,7 +69,7 @@ impl Arena {
         field!(self.base, ArenaHeader, control_asked, AtomicU32)
     }
 
-    /// One of [`everycall_format::control::control_state`].
+    /// One of [`everycall_format::control_socket::control_state`].
     pub(crate) fn control_state(&self) -> &AtomicU32 {
         field!(self.base, ArenaHeader, control_state, AtomicU32)
     }

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Rela
 use everycall_format::capture_set::{
     CaptureEntry, CaptureFunction, CaptureModule, CaptureSet, CaptureSetError,
 };
-use everycall_format::control::CAPTURE_SETS;
+use everycall_format::control_socket::CAPTURE_SETS;
 
 /// Free bytes in front of a set: those of a request's body.
 pub(crate) const HEAD: usize = selection::HEAD;

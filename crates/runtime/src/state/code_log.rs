@@ -54,7 +54,7 @@ struct Line {
 /// The cached result for an address; `address` is 0 in a free place.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Known {
+struct CachedLine {
     address: u64,
     /// How many lines were looked at.
     lines: u32,
@@ -77,9 +77,9 @@ impl CodeLog {
         CodeLog { tables: None, lines: 0, addresses: 0, ids: 0, lost: 0 }
     }
 
-    fn tables(&mut self) -> Option<(&mut [Line], &mut [Known])> {
+    fn tables(&mut self) -> Option<(&mut [Line], &mut [CachedLine])> {
         if self.tables.is_none() {
-            self.tables = Block::new((LINES * size_of::<Line>() + PLACES * size_of::<Known>()) as u64);
+            self.tables = Block::new((LINES * size_of::<Line>() + PLACES * size_of::<CachedLine>()) as u64);
         }
         let base = self.tables.as_mut()?.bytes_mut().as_mut_ptr();
         // SAFETY: mapped with room for both, aligned to a page; zeros are valid.

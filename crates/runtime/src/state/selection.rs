@@ -12,7 +12,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use everycall_format::Wire;
-use everycall_format::control::{CONNECTIONS, NAME_MAX};
+use everycall_format::control_socket::{CONNECTIONS, NAME_MAX};
 use everycall_format::frame_pattern::rule_says;
 use everycall_format::site_set::{SetModule, SetSite, SiteSet};
 

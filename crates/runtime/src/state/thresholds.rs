@@ -26,7 +26,7 @@ const FIRST_NS: u64 = 300_000;
 const RATE_BITS: u32 = 28;
 
 /// The set and what belongs to it. Written at the start, before other threads exist.
-struct Known {
+struct TriggerSet {
     set: UnsafeCell<Option<SiteSet<'static>>>,
     /// The clock reading at the start.
     first: UnsafeCell<ClockReading>,
@@ -35,9 +35,9 @@ struct Known {
 }
 
 // SAFETY: written only at the start, before any other thread can read it.
-unsafe impl Sync for Known {}
+unsafe impl Sync for TriggerSet {}
 
-static KNOWN: Known = Known {
+static KNOWN: TriggerSet = TriggerSet {
     set: UnsafeCell::new(None),
     first: UnsafeCell::new(ClockReading {
         ticks: 0,

@@ -4,7 +4,7 @@
 
 use crate::sys::errors::errno;
 use crate::sys::file::File;
-use everycall_format::control::SOCKET_NAME;
+use everycall_format::control_socket::SOCKET_NAME;
 use everycall_hooks::arch::number;
 use everycall_hooks::syscall;
 

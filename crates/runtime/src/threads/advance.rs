@@ -5,7 +5,7 @@ use crate::state::{crash_file, dropped, trigger_table};
 use crate::sys::{processes, system};
 use crate::threads::short_calls::DROPPED_WORDS;
 use crate::threads::thread::{Thread, UNSEEN};
-use crate::threads::{begin, room, triggers};
+use crate::threads::{armed_calls, begin, room};
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{gap, kind, payload_word, record_word, resumed};
@@ -36,7 +36,7 @@ impl Thread<'_> {
             self.control.ticks_high.store(high, Relaxed);
             self.slot.ticks_high().store(high, Relaxed);
             self.ring.push(&[record_word(ticks, kind::EPOCH, 1, 0), payload_word(high, kind::EPOCH, 1)]);
-            triggers::divert_armed_calls(self.process, &self.open);
+            armed_calls::divert_armed_calls(self.process, &self.open);
             self.look_at_thresholds(ticks);
             if self.control.short.load(Relaxed) != 0 && self.ring.number() == 0 {
                 // If short calls are dropped, the first segment may last for long.
@@ -82,7 +82,7 @@ impl Thread<'_> {
         room::look_at_clocks(self.process, arena);
         self.process.retired.keep_to_time(self.process);
         let streaming = arena.stream().load(Relaxed);
-        let matching = triggers::look_at_open_calls(self.process, self);
+        let matching = armed_calls::look_at_open_calls(self.process, self);
         let high = self.control.ticks_high.load(Relaxed);
         self.learn_stretches();
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
@@ -127,7 +127,7 @@ impl Thread<'_> {
         begin::add_segment_to_dumps(arena, self.control.current.load(Relaxed));
         trigger_table::count_beyond(self.process, self.control);
         if self.control.ticks_high.load(Relaxed) != high {
-            triggers::divert_armed_calls(self.process, &self.open);
+            armed_calls::divert_armed_calls(self.process, &self.open);
         }
         self.look_at_thresholds(everycall_hooks::ticks());
     }

@@ -21,6 +21,7 @@
 //! ```
 
 pub(crate) mod advance;
+pub(crate) mod armed_calls;
 pub(crate) mod begin;
 pub(crate) mod cancellation;
 pub(crate) mod contexts;
@@ -42,6 +43,5 @@ pub(crate) mod tails;
 pub(crate) mod thread;
 pub(crate) mod throws;
 pub(crate) mod timed;
-pub(crate) mod triggers;
 mod value_records;
 pub(crate) mod values;

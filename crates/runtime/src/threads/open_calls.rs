@@ -52,7 +52,7 @@ pub(crate) mod shared {
 
 /// An open call that is known.
 #[derive(Clone, Copy)]
-struct Known {
+struct SharedCall {
     stack_pointer: u64,
     /// The low half of its entry's word.
     function: u32,
@@ -200,13 +200,13 @@ impl<'a> OpenCalls<'a> {
     }
 
     /// The open calls that are known, innermost first.
-    fn outwards_known(&self) -> impl Iterator<Item = Known> {
+    fn outwards_known(&self) -> impl Iterator<Item = SharedCall> {
         // Read once: in a forked child, the control block may be wiped.
         let top = self.top();
         let count = top.saturating_sub(self.first()) / ENTRY;
         let entries = (1..=count).map(move |count| {
             let entry = top - count * ENTRY;
-            Known {
+            SharedCall {
                 stack_pointer: self.own_pointer(entry),
                 function: self.facts(entry).code,
                 shared: self.shared(entry),
@@ -214,7 +214,7 @@ impl<'a> OpenCalls<'a> {
             }
         });
         let deep = self.deep().innermost();
-        deep.map(|(stack_pointer, function)| Known {
+        deep.map(|(stack_pointer, function)| SharedCall {
             stack_pointer,
             function,
             shared: shared::NONE,
@@ -225,7 +225,7 @@ impl<'a> OpenCalls<'a> {
 
     /// The open calls that are known, innermost first, each with its number counted from the
     /// innermost. Empty if the innermost calls aren't known.
-    fn outwards(&self) -> impl Iterator<Item = (u32, Known)> {
+    fn outwards(&self) -> impl Iterator<Item = (u32, SharedCall)> {
         let count = if self.deep().unknown() == 0 { usize::MAX } else { 0 };
         (1..).zip(self.outwards_known()).take(count)
     }
@@ -852,7 +852,7 @@ impl<'a> OpenCalls<'a> {
         }
         let place = frame.stack_pointer();
         let not_above = self.outwards().take_while(|(_, call)| call.stack_pointer <= place);
-        let is_same = |call: &Known| (call.stack_pointer, call.function) == (place, code);
+        let is_same = |call: &SharedCall| (call.stack_pointer, call.function) == (place, code);
         not_above.filter(|(_, call)| is_same(call)).last().map_or(0, |(count, _)| count)
     }
 

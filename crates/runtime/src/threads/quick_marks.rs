@@ -20,7 +20,7 @@ const VALUE_PAYLOADS: usize = 2;
 
 /// The result of writing a mark.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum MarkResult {
     /// It is written, or the thread is left out.
     Yes,
     /// The slow path has to write it.
@@ -30,21 +30,21 @@ pub(crate) enum Done {
 /// Writes a mark of the calling thread, or nothing if the thread is excluded. `detail`: class and
 /// flags. `stack_pointer`: open calls below it are dead.
 #[inline(always)]
-pub(crate) fn write(detail: u8, value: u64, name: &[u8], stack_pointer: u64) -> Done {
-    let Some(control) = local::last() else { return Done::No };
+pub(crate) fn write(detail: u8, value: u64, name: &[u8], stack_pointer: u64) -> MarkResult {
+    let Some(control) = local::last() else { return MarkResult::No };
     if is_left_out(control, stack_pointer) {
-        return Done::Yes;
+        return MarkResult::Yes;
     }
     if name.len() > NAME_MAX {
-        return Done::No; // The slow path truncates it.
+        return MarkResult::No; // The slow path truncates it.
     }
     let count = VALUE_PAYLOADS + name.len().div_ceil(4);
-    let Some(record) = Reserved::new(control, count, stack_pointer) else { return Done::No };
+    let Some(record) = Reserved::new(control, count, stack_pointer) else { return MarkResult::No };
     record.put(1, payload_word(value as u32, kind::LABEL, 1));
     record.put(2, payload_word((value >> 32) as u32, kind::LABEL, 2));
     record.put_bytes(1 + VALUE_PAYLOADS, kind::LABEL, name);
     record.finish(kind::LABEL, detail);
-    Done::Yes
+    MarkResult::Yes
 }
 
 /// Writes a record of `count` payloads, which `fill` supplies in order, or nothing if the thread is
@@ -55,15 +55,15 @@ pub(crate) fn write_payloads(
     count: usize,
     stack_pointer: u64,
     fill: impl FnOnce(&mut Payloads<'_>),
-) -> Done {
-    let Some(control) = local::last() else { return Done::No };
+) -> MarkResult {
+    let Some(control) = local::last() else { return MarkResult::No };
     if is_left_out(control, stack_pointer) {
-        return Done::Yes;
+        return MarkResult::Yes;
     }
-    let Some(record) = Reserved::new(control, count, stack_pointer) else { return Done::No };
+    let Some(record) = Reserved::new(control, count, stack_pointer) else { return MarkResult::No };
     fill(&mut Payloads { record: &record, kind, next: 1 });
     record.finish(kind, 0);
-    Done::Yes
+    MarkResult::Yes
 }
 
 /// Payloads of a record that is being written.

@@ -22,10 +22,10 @@ use crate::state::places::{self, Place};
 use crate::state::process::Process;
 use crate::state::trigger_table::{self, Triggers};
 use crate::sys::system;
+use crate::threads::armed_calls::{self, Fallen};
 use crate::threads::open_calls::{self, Frame, JumpFacts, LastJump};
 use crate::threads::stacks::bounds;
 use crate::threads::thread::Thread;
-use crate::threads::triggers::{self, Fallen};
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::unwound;
 use everycall_format::trigger::jumped;
@@ -72,7 +72,7 @@ impl Thread<'_> {
             self.time_end(ticks);
             return self.open.end_innermost(|_| ());
         }
-        triggers::judge(self, ticks);
+        armed_calls::judge(self, ticks);
         let mut fallen = Fallen::default();
         self.open.end_innermost(|call| fallen.add(self, call, ticks));
         fallen.post(self);
@@ -116,7 +116,7 @@ impl Thread<'_> {
         let before = self.open.jumped_to_innermost().and_then(|call| call.jump);
         let follows = trigger_table::follows_tails_of(self.process.arena(), call.code);
         let last = LastJump { ticks, target: through_stub(self.process, target), code };
-        triggers::judge_jump(self, &call, last);
+        armed_calls::judge_jump(self, &call, last);
         // A function that tail-calls itself, perhaps through others, would fill the stack. Its
         // first call is enough: it lasts until the last one ends.
         let place = if follows && !self.open.is_in_chain(call.code) {

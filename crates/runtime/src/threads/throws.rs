@@ -7,9 +7,9 @@
 
 use crate::state::arena::Arena;
 use crate::state::trigger_table::Triggers;
+use crate::threads::armed_calls;
 use crate::threads::open_calls::OpenCallFacts;
 use crate::threads::thread::Thread;
-use crate::threads::triggers;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::trigger::RULES;
 
@@ -63,9 +63,9 @@ impl Thread<'_> {
             }
             for (rule, call) in (0..RULES).zip(calls) {
                 if anywhere & 1 << rule != 0 {
-                    triggers::post_throw(&triggers, self, rule, innermost, ticks);
+                    armed_calls::post_throw(&triggers, self, rule, innermost, ticks);
                 } else if call.is_some() {
-                    triggers::post_throw(&triggers, self, rule, call, ticks);
+                    armed_calls::post_throw(&triggers, self, rule, call, ticks);
                 }
             }
         }

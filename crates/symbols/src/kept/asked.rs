@@ -16,13 +16,13 @@ pub struct Symbols(From);
 
 enum From {
     File(Box<ModuleSymbols>),
-    Keeping(Box<ModuleSymbols>, Asked),
+    Keeping(Box<ModuleSymbols>, Questions),
     Kept(Box<Answers>),
 }
 
 /// Questions about a module's file, with the answers.
 #[derive(Default)]
-struct Asked {
+struct Questions {
     addresses: BTreeMap<u64, FunctionId>,
     leaves: BTreeMap<u64, Leave>,
     answers: BTreeMap<Question, Option<bool>>,
@@ -42,7 +42,7 @@ impl Symbols {
     /// The symbols of a module's files. Notes all answers, for [`Symbols::kept`].
     #[must_use]
     pub fn keeping(identity: &ModuleIdentity<'_>, options: &SymbolOptions) -> Symbols {
-        Symbols(From::Keeping(Box::new(ModuleSymbols::open(identity, options)), Asked::default()))
+        Symbols(From::Keeping(Box::new(ModuleSymbols::open(identity, options)), Questions::default()))
     }
 
     /// Those that were kept of the module that was recorded under `path`.
@@ -339,7 +339,7 @@ fn unknown(id: FunctionId) -> Function {
     }
 }
 
-impl Asked {
+impl Questions {
     fn function_at(&mut self, file: &mut ModuleSymbols, address: u64) -> FunctionId {
         let id = file.function_at(address);
         if id.index() < file.functions().len() {

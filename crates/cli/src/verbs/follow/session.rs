@@ -10,7 +10,7 @@ use everycall_analysis::{NameOptions, SymbolNames};
 use everycall_export::value_text::arguments;
 use everycall_export::{Layouts, NameLength, apart, name_of_value, text_of_result};
 use everycall_format::arena::thread_state;
-use everycall_format::control::Reply;
+use everycall_format::control_socket::Reply;
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_io::terminal::{self, Escapes};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use everycall_control::{SelectionSet, resolve, selection_of};
 use everycall_export::NameLength;
-use everycall_format::control::CONNECTIONS;
+use everycall_format::control_socket::CONNECTIONS;
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_io::terminal::Escapes;

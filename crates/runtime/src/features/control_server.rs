@@ -1,4 +1,4 @@
-//! Other processes choose what is recorded, through a socket (`everycall_format::control`).
+//! Other processes choose what is recorded, through a socket (`everycall_format::control_socket`).
 //!
 //! A thread of ours listens: only it may wait, and only it may take some milliseconds to switch
 //! sites. It exists while somebody is connected, or while the process records less than it did at
@@ -10,8 +10,8 @@
 //! A session ends with its connection. The kernel closes that when its owner ends, however it does.
 #![allow(unsafe_code)] // A thread that gets the process by its address.
 
-use crate::features::live::{self, OUTCOME};
 use crate::features::live_triggers;
+use crate::features::loaded_modules::{self, OUTCOME};
 use crate::features::{fork, pause};
 use crate::state::capture_sets::{self, Unused};
 use crate::state::process::{self, Process, process_state};
@@ -25,7 +25,7 @@ use crate::sys::system;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
 use everycall_format::arena::counter;
-use everycall_format::control::{
+use everycall_format::control_socket::{
     CONNECTIONS, MAGIC, Reply, Request, Session, VERSION, control_state, operation, status,
 };
 use everycall_format::site_set;
@@ -65,7 +65,7 @@ pub(crate) fn start(process: &'static Process) {
     let mask = system::set_signal_mask(u64::MAX);
     let has_stack = HAS_STACK.swap(1, Relaxed) != 0 || STACK.map();
     let is_started = has_stack
-        && !live::is_filtered()
+        && !loaded_modules::is_filtered()
         && !matches!(helper::start(&STACK, &process.listener, listen, argument), Started::Failed);
     system::set_signal_mask(mask);
     if !is_started {
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn in_forked_child() {
         || !selection::is_base_on()
         || IS_CHANGED.load(Relaxed) != 0
         || dropped::is_counting();
-    if !is_silent || process.state.load(Acquire) != process_state::BLANK || live::is_filtered() {
+    if !is_silent || process.state.load(Acquire) != process_state::BLANK || loaded_modules::is_filtered() {
         return;
     }
     let argument = core::ptr::from_ref(process) as u64;
@@ -241,7 +241,7 @@ impl Server<'_> {
     fn go_on(&mut self, place: usize) -> bool {
         let Some(Some(client)) = self.clients.get_mut(place) else { return true };
         match client.receive() {
-            Err(Gone) => return false,
+            Err(Disconnection) => return false,
             Ok(false) => return true,
             Ok(true) => {}
         }
@@ -399,7 +399,7 @@ impl Server<'_> {
 
     /// Chooses which events have stamps, if a request says so, or if nothing is recorded.
     fn choose_stamps(&self, request: &Request) -> bool {
-        self.locked(|| live::choose_stamps(self.process, request.clock.checked_sub(1)))
+        self.locked(|| loaded_modules::choose_stamps(self.process, request.clock.checked_sub(1)))
     }
 
     /// Arms a client's functions. `armed`: its area, and how many functions had no room.
@@ -442,11 +442,11 @@ impl Server<'_> {
     /// Switches the sites as selections now want it, and waits until that is done.
     fn change(&self) {
         self.process.arena().count(counter::SELECTIONS, 1);
-        live::request();
+        loaded_modules::request();
         pause::update(self.process);
-        while !live::is_followed() {
+        while !loaded_modules::is_followed() {
             system::yield_now();
-            live::follow(self.process);
+            loaded_modules::follow(self.process);
         }
     }
 
@@ -458,11 +458,11 @@ impl Server<'_> {
 }
 
 /// The client has closed its connection, or sends what makes no sense.
-struct Gone;
+struct Disconnection;
 
 impl Client {
     /// Receives more of a request. Returns whether it is whole now.
-    fn receive(&mut self) -> Result<bool, Gone> {
+    fn receive(&mut self) -> Result<bool, Disconnection> {
         loop {
             let place = match &self.request {
                 None => self.head.get_mut(self.head_length..).unwrap_or(&mut []),
@@ -477,7 +477,7 @@ impl Client {
             let count = match self.stream.receive(place) {
                 Received::Some(count) => count,
                 Received::Nothing => return Ok(false),
-                Received::End => return Err(Gone),
+                Received::End => return Err(Disconnection),
             };
             if self.request.is_some() {
                 self.body_length += count;
@@ -491,8 +491,8 @@ impl Client {
     }
 
     /// The head of a request is whole.
-    fn begin(&mut self) -> Result<(), Gone> {
-        let request = Request::read(&self.head).ok_or(Gone)?;
+    fn begin(&mut self) -> Result<(), Disconnection> {
+        let request = Request::read(&self.head).ok_or(Disconnection)?;
         let refused = if (request.magic, request.version) != (MAGIC, VERSION) {
             Some(status::VERSION)
         } else if request.length > site_set::SIZE_MAX {
@@ -502,12 +502,12 @@ impl Client {
         };
         if let Some(status) = refused {
             let _ = self.stream.send(&encoded(&refusal(status)));
-            return Err(Gone);
+            return Err(Disconnection);
         }
         if request.length > 0 {
             let Some(body) = Block::new(HEAD as u64 + request.length) else {
                 let _ = self.stream.send(&encoded(&refusal(status::NO_MEMORY)));
-                return Err(Gone);
+                return Err(Disconnection);
             };
             self.body = Some(body);
         }

@@ -1,4 +1,4 @@
-//! The client's side of the control socket (`everycall_format::control`).
+//! The client's side of the control socket (`everycall_format::control_socket`).
 //!
 //! A process opens its control socket only on request: [`Control::connect`] sets a word in its
 //! arena, and the next event of the process that takes the slow path starts the listener. This is
@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
-use everycall_format::control::{
+use everycall_format::control_socket::{
     CAPTURE_SETS, MAGIC, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
 };
 use everycall_format::site_set::SIZE_MAX;

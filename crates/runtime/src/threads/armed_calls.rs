@@ -25,9 +25,9 @@ pub(crate) fn judge(thread: &Thread<'_>, ticks: u64) {
     if thread.control.deep.load(Relaxed) == 0
         && let Some(call) = thread.open.innermost_call()
     {
-        judge_call(thread, Left::at(call, ticks), |_| true);
+        judge_call(thread, EndedCall::at(call, ticks), |_| true);
         if thread.met.get() != 0 {
-            judge_now(thread, Left::at(call, ticks), When::Returned);
+            judge_now(thread, EndedCall::at(call, ticks), When::Returned);
         }
     }
 }
@@ -36,13 +36,13 @@ pub(crate) fn judge(thread: &Thread<'_>, ticks: u64) {
 /// arguments. They are in the thread's `met`.
 pub(crate) fn judge_entry(thread: &Thread<'_>) {
     if let Some(call) = thread.open.innermost_call() {
-        let left = Left { flags: call_flags::ENTERED, ..Left::at(call, call.ticks) };
+        let left = EndedCall { flags: call_flags::ENTERED, ..EndedCall::at(call, call.ticks) };
         judge_now(thread, left, When::Entered);
     }
 }
 
 /// Posts a call for the triggers that decide now, by what the present event meets.
-fn judge_now(thread: &Thread<'_>, left: Left, when: When) {
+fn judge_now(thread: &Thread<'_>, left: EndedCall, when: When) {
     let met = thread.met.get();
     for triggers in Triggers::all(thread.process.arena()) {
         for site in triggers.sites_at(left.call.code).filter(|site| site.when == when) {
@@ -60,13 +60,13 @@ fn judge_now(thread: &Thread<'_>, left: Left, when: When) {
 /// A call ends by a tail call: posts it for the triggers that don't follow tail calls, and for
 /// those whose threshold it has exceeded already, because the jump's target may never end.
 pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, jump: LastJump) {
-    let left = Left::at(*call, jump.ticks);
+    let left = EndedCall::at(*call, jump.ticks);
     judge_call(thread, left, |site| !site.counts_tails);
-    let left = Left { flags: call_flags::TAIL, jump, ..left };
+    let left = EndedCall { flags: call_flags::TAIL, jump, ..left };
     judge_call(thread, left, |site| site.counts_tails);
 }
 
-fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool) {
+fn judge_call(thread: &Thread<'_>, left: EndedCall, is_wanted: impl Fn(&Site) -> bool) {
     for triggers in Triggers::all(thread.process.arena()) {
         for site in triggers.sites_at(left.call.code).filter(&is_wanted) {
             if left.took() <= site.threshold || !site.is_met(left.call.met) {
@@ -96,7 +96,7 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
         if let Some(jump) = &mut call.jump {
             jump.at_most = !jump.is_passed() || jump.stamp & jumped::UNSURE != 0;
         }
-        let left = Left::fallen(thread, call, ticks);
+        let left = EndedCall::fallen(thread, call, ticks);
         if count < FALLEN_MAX && is_wanted(process, &left) {
             count += 1;
             left.judge(thread);
@@ -110,7 +110,7 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
 }
 
 /// Whether a trigger wants a call.
-fn is_wanted(process: &Process, left: &Left) -> bool {
+fn is_wanted(process: &Process, left: &EndedCall) -> bool {
     let is_wanted = |site: Site| left.took() > site.threshold && site.is_met(left.call.met);
     let takes_long = |triggers: Triggers| triggers.sites_at(left.call.code).any(is_wanted);
     Triggers::all(process.arena()).any(takes_long)
@@ -118,7 +118,7 @@ fn is_wanted(process: &Process, left: &Left) -> bool {
 
 /// How a call ended.
 #[derive(Clone, Copy)]
-struct Left {
+struct EndedCall {
     call: OpenCallFacts,
     ticks: u64,
     /// The call had not ended before that time.
@@ -127,26 +127,26 @@ struct Left {
     jump: LastJump,
 }
 
-impl Left {
-    fn at(call: OpenCallFacts, ticks: u64) -> Left {
-        Left { call, ticks, at_least_until: ticks, flags: 0, jump: LastJump::default() }
+impl EndedCall {
+    fn at(call: OpenCallFacts, ticks: u64) -> EndedCall {
+        EndedCall { call, ticks, at_least_until: ticks, flags: 0, jump: LastJump::default() }
     }
 
     /// A call that was found to have been unwound, or whose tail call has ended.
-    fn fallen(thread: &Thread<'_>, call: OpenCallFacts, ticks: u64) -> Left {
+    fn fallen(thread: &Thread<'_>, call: OpenCallFacts, ticks: u64) -> EndedCall {
         let Some(jump) = call.jump else {
-            return Left { flags: call_flags::UNWOUND, ..Left::at(call, ticks) };
+            return EndedCall { flags: call_flags::UNWOUND, ..EndedCall::at(call, ticks) };
         };
         match jump.at_most {
             true => {
                 let flags = call_flags::TAIL | call_flags::AT_MOST;
                 let at_least_until = jump.at_least_until;
                 let jump = LastJump { ticks: at_least_until, ..thread.last_jump(&jump) };
-                Left { at_least_until, flags, jump, ..Left::at(call, ticks) }
+                EndedCall { at_least_until, flags, jump, ..EndedCall::at(call, ticks) }
             }
             false => {
                 let jump = LastJump { ticks: jump.ticks, ..LastJump::default() };
-                Left { flags: call_flags::TAIL, jump, ..Left::at(call, ticks) }
+                EndedCall { flags: call_flags::TAIL, jump, ..EndedCall::at(call, ticks) }
             }
         }
     }
@@ -176,7 +176,7 @@ impl Left {
 /// written.
 #[derive(Default)]
 pub(crate) struct Fallen {
-    left: [Option<Left>; FALLEN_MAX],
+    left: [Option<EndedCall>; FALLEN_MAX],
     /// Flags that are added to those of each call.
     flags: u32,
 }
@@ -197,11 +197,11 @@ impl Fallen {
         if dropped::is_timing() {
             return thread.time_end(ticks);
         }
-        let left = Left::fallen(thread, call, ticks);
+        let left = EndedCall::fallen(thread, call, ticks);
         if is_wanted(thread.process, &left) {
             self.left.rotate_right(1);
             if let Some(place) = self.left.first_mut() {
-                *place = Some(Left { flags: left.flags | self.flags, ..left });
+                *place = Some(EndedCall { flags: left.flags | self.flags, ..left });
             }
         }
     }
@@ -224,12 +224,12 @@ pub(crate) fn post_throw(
 ) {
     let site = Site::of_throws(rule);
     let mut left = match call {
-        Some(call @ OpenCallFacts { jump: Some(_), .. }) => Left::fallen(thread, call, ticks),
-        Some(call) => Left::at(call, ticks),
+        Some(call @ OpenCallFacts { jump: Some(_), .. }) => EndedCall::fallen(thread, call, ticks),
+        Some(call) => EndedCall::at(call, ticks),
         None => {
             let ticks = ticks.saturating_sub(1);
             let none = OpenCallFacts { code: NO_CODE, ticks, stamp: 1, met: 0, jump: None };
-            Left { flags: call_flags::NO_CALL, ..Left::at(none, ticks) }
+            EndedCall { flags: call_flags::NO_CALL, ..EndedCall::at(none, ticks) }
         }
     };
     left.flags |= call_flags::THREW;
@@ -257,7 +257,7 @@ fn is_counted(word: u64) -> bool {
 }
 
 #[cold]
-fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
+fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &EndedCall) {
     let process = thread.process;
     // The certain part of a call's time decides which calls are kept: a call that perhaps didn't
     // exceed the threshold never takes the place of one that did.

@@ -41,7 +41,7 @@ use everycall_hooks::{CAPTURES, COUNT_ALL, COUNTS, ModuleDescriptor};
 use everycall_patch::Switch;
 
 /// A loaded module.
-struct Known {
+struct LoadedModule {
     module: AtomicPtr<ModuleDescriptor>,
     /// An upper bound for the number of its sites that couldn't be switched on.
     unpatched: AtomicU32,
@@ -51,9 +51,9 @@ struct Known {
     bits: Bits,
 }
 
-impl Known {
-    const fn none() -> Known {
-        Known {
+impl LoadedModule {
+    const fn none() -> LoadedModule {
+        LoadedModule {
             module: AtomicPtr::new(core::ptr::null_mut()),
             unpatched: AtomicU32::new(0),
             marks: Marks::none(),
@@ -63,7 +63,8 @@ impl Known {
 }
 
 /// Used while holding the module lock. A forked child has its parent's modules.
-static MODULES: [Known; MODULE_CAPACITY as usize] = [const { Known::none() }; MODULE_CAPACITY as usize];
+static MODULES: [LoadedModule; MODULE_CAPACITY as usize] =
+    [const { LoadedModule::none() }; MODULE_CAPACITY as usize];
 
 /// The largest number of modules that were loaded at once.
 static USED: AtomicU32 = AtomicU32::new(0);
@@ -166,7 +167,7 @@ pub(crate) fn begin_child() {
     }
 }
 
-fn used() -> &'static [Known] {
+fn used() -> &'static [LoadedModule] {
     MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
 }
 
@@ -234,7 +235,7 @@ pub(crate) fn select_again(module: &ModuleDescriptor, image: &Image) -> Option<u
 }
 
 /// Marks for a module that has no place among the known ones.
-static FORGOTTEN: Known = Known::none();
+static FORGOTTEN: LoadedModule = LoadedModule::none();
 
 /// [`ModuleDescriptor::on`]: nothing, everything.
 const OFF: u64 = 0;
@@ -252,7 +253,7 @@ fn as_counted(on: u64) -> u64 {
 
 /// Marks the sites of a module's functions that no selection contains. The caller holds the module
 /// lock. Returns the new value of the module's [`ModuleDescriptor::on`] while tracing is on.
-fn selected(known: &Known, sites: &Sites<'_>, module: &ModuleDescriptor, image: &Image) -> u64 {
+fn selected(known: &LoadedModule, sites: &Sites<'_>, module: &ModuleDescriptor, image: &Image) -> u64 {
     let on = as_counted(select(known, sites, image));
     let captures = Captures::of(module).filter(|captures| captures.has_called() && on != OFF);
     let Some(captures) = captures else { return on };
@@ -270,7 +271,7 @@ fn selected(known: &Known, sites: &Sites<'_>, module: &ModuleDescriptor, image: 
 
 /// Marks the sites of a module's functions that no selection contains. The caller holds the module
 /// lock. Returns the value of the module's [`ModuleDescriptor::on`] while tracing is on.
-fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
+fn select(known: &LoadedModule, sites: &Sites<'_>, image: &Image) -> u64 {
     let clear = Change { set: 0, clear: marks::NOT_SELECTED };
     if selection::is_everything() {
         if known.marks.are_there() {
@@ -306,7 +307,7 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
 
 /// The value of [`ModuleDescriptor::on`] for a module in which all of `selected` is wanted, but for
 /// functions that are off by themselves.
-fn without_off(known: &Known, image: &Image, selected: impl Iterator<Item = (u64, u64)>) -> u64 {
+fn without_off(known: &LoadedModule, image: &Image, selected: impl Iterator<Item = (u64, u64)>) -> u64 {
     let off = || off_ranges::within(image.start, image.end);
     match off().next() {
         None => ON,
@@ -510,7 +511,7 @@ pub(crate) fn choose_stamps(process: &'static Process, wanted: Option<u32>) -> b
         })
     };
     let whole = whole();
-    let is_on = |(known, module): (&Known, &ModuleDescriptor)| {
+    let is_on = |(known, module): (&LoadedModule, &ModuleDescriptor)| {
         // SAFETY: as above.
         let sites = unsafe { Sites::of(module, &[]) };
         module.on.load(Relaxed) != OFF
@@ -551,7 +552,13 @@ impl Line {
 }
 
 /// Switches some of a module's sites as their marks say.
-fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, whole: Whole, means: Means) -> Line {
+fn bring_into_line(
+    known: &LoadedModule,
+    sites: &Sites<'_>,
+    range: Range<u32>,
+    whole: Whole,
+    means: Means,
+) -> Line {
     if sites.are_counted() {
         // Exits are off, which means nothing.
         let (entries, exits) = (
@@ -784,7 +791,7 @@ fn mark_costly_frames(process: &'static Process, all: &mut [Costly]) -> Result<b
 
 /// Switches the sites that are marked as being switched, as their other marks say, and removes that
 /// mark.
-fn switch_changing(known: &Known, sites: &Sites<'_>, whole: Whole) -> Counts {
+fn switch_changing(known: &LoadedModule, sites: &Sites<'_>, whole: Whole) -> Counts {
     let is_changing = |number: &u32| known.marks.of(*number) & marks::CHANGING != 0;
     let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
     let (numbers, means) = (|| sites.numbers().filter(is_changing), Means::live());
@@ -873,7 +880,13 @@ pub(crate) fn mark_addresses(
 /// Runs `change` for each module while the module lock is held.
 fn change(
     process: &'static Process,
-    mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, Whole, &mut Marked) -> Result<(), Refused>,
+    mut change: impl FnMut(
+        &LoadedModule,
+        &ModuleDescriptor,
+        &Sites<'_>,
+        Whole,
+        &mut Marked,
+    ) -> Result<(), Refused>,
 ) -> Result<Marked, Refused> {
     let mask = system::block_signals();
     let result = match lock_patiently(process) {
@@ -951,7 +964,7 @@ pub(crate) fn marks_of(module: &ModuleDescriptor, number: u32) -> u8 {
 }
 
 /// Counts the sites that couldn't be switched on and haven't been counted yet.
-fn count(arena: &Arena, known: &Known, module: &ModuleDescriptor, counts: Counts) {
+fn count(arena: &Arena, known: &LoadedModule, module: &ModuleDescriptor, counts: Counts) {
     let before = known.unpatched.fetch_max(counts.wrong(), Relaxed);
     let more = counts.wrong().saturating_sub(before);
     if more > 0 {
