@@ -198,12 +198,10 @@ impl Reader {
         if text.is_empty() || text.starts_with(b".") {
             return;
         }
-        if self.in_sled {
-            if !arch::text::is_return(text) {
-                self.in_sled = false;
-                if arch::text::is_nop(text) {
-                    return self.remove(at.clone());
-                }
+        if self.in_sled && !arch::text::is_return(text) {
+            self.in_sled = false;
+            if arch::text::is_nop(text) {
+                return self.remove(at.clone());
             }
         }
         let hook = if self.in_app { None } else { rewriter::hook_call(text) };
