@@ -49,7 +49,7 @@ setup(
             "everycall._hook",
             ["everycall/_hook.c"],
             depends=["everycall/_arguments.h", "everycall/_before.h", "everycall/_c_functions.h", "everycall/_loops.h", "everycall/_open_frames.h", "everycall/_said.h", "everycall/_tasks.h", "everycall/_threads.h"],
-            include_dirs=[os.path.join(HERE, "..", "crates", "kit", "include")],
+            include_dirs=[os.path.join(HERE, "..", "crates", "building", "kit", "include")],
         )
     ],
 )

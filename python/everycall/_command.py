@@ -19,7 +19,7 @@ def find():
     return None
 
 
-MISSING = "the command everycall isn't in the search path; in a checkout of everycall, run: cargo install --path crates/cli"
+MISSING = "the command everycall isn't in the search path; in a checkout of everycall, run: cargo install --path crates/command/cli"
 
 
 # What put_runtime() puts into a folder: the runtime's library, and a copy of the hook.

@@ -20,7 +20,7 @@ import tempfile
 
 TREES = pathlib.Path(__file__).resolve().parent.parent / "trees"
 # What a program tells everycall, it tells nobody without it.
-HEADERS = TREES.parent.parent / "crates" / "kit" / "include"
+HEADERS = TREES.parent.parent / "crates" / "building" / "kit" / "include"
 WAYS = {
     # name: (C compiler, C++ compiler, flags, options of `uftrace record`, label of the everycall mode with the same calls)
     "uftrace -pg": ("gcc", "g++", ["-pg"], [], "gcc-fentry"),

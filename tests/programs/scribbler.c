@@ -18,7 +18,7 @@
 
 #define QUIET __attribute__((no_instrument_function, noinline))
 
-/* Fields of the arena's header (crates/format/src/arena.rs), by their offsets. */
+/* Fields of the arena's header (crates/shared/format/src/arena.rs), by their offsets. */
 enum {
     ARENA_SIZE = 16, RING_SIZE = 24, SEGMENT_SIZE = 32, MODULES_OFFSET = 56, CHILDREN_OFFSET = 64, PATHS_OFFSET = 72,
     PATHS_SIZE = 80, THREADS_OFFSET = 88, OPEN_CALLS_OFFSET = 96, OPEN_CALL_STRIDE = 104, SEGMENT_TABLE_OFFSET = 112,

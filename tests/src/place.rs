@@ -87,7 +87,9 @@ impl Mode {
         let is_cxx = arguments.iter().any(|argument| argument.ends_with(".cpp") || argument.ends_with(".cc"));
         if self.is_untouched() {
             // The prefix's own.
-            command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kit/include"));
+            command
+                .arg("-I")
+                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/building/kit/include"));
         } else {
             command.args(["cc", "--mode", self.name, "--", if is_cxx { self.cxx } else { self.cc }]);
         }

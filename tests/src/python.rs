@@ -125,7 +125,7 @@ impl Environment {
             let mut compiler = Command::new("gcc");
             compiler.args(WARNINGS.split(' ')).args(["-O2", "-shared", "-fPIC"]);
             compiler.args(header_folders(include));
-            compiler.arg(format!("-I{}", source.join("../crates/kit/include").display()));
+            compiler.arg(format!("-I{}", source.join("../crates/building/kit/include").display()));
             compiler.arg(source.join("everycall/_hook.c"));
             successful(compiler.arg("-o").arg(packages.join(format!("everycall/_hook{suffix}"))));
         }

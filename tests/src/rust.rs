@@ -13,7 +13,7 @@ pub fn copied(place: &Place, name: &str, manifest: &str) -> PathBuf {
     let to = place.file("a workspace");
     copy(&from, &to);
     let manifest = to.join(manifest);
-    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api");
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/traced/api");
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(manifest, text.replace("\"API\"", &format!("{:?}", api.to_str().unwrap()))).unwrap();
     to

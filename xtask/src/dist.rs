@@ -115,7 +115,7 @@ fn debian_package(folder: &Path) -> Result<(), String> {
 fn wheel(folder: &Path, everycall: &Path) -> Result<(), String> {
     // pip builds in the folder itself.
     let copied = folder.join("checkout");
-    let parts = ["python", "crates/kit/include"];
+    let parts = ["python", "crates/building/kit/include"];
     for part in parts {
         let place = copied.join(part);
         make_folder_of(&place)?;

@@ -180,7 +180,7 @@ fn prefix_hash() -> u64 {
     static HASH: OnceLock<u64> = OnceLock::new();
     *HASH.get_or_init(|| {
         let mut hasher = DefaultHasher::new();
-        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/compiler/src")];
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/building/compiler/src")];
         let mut files = Vec::new();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).expect("the prefix's sources") {

@@ -112,7 +112,7 @@ fn every_kind_of_executable() {
     for mode in Mode::in_turn(1) {
         for (number, kind) in kinds.iter().enumerate() {
             if kind == &["-flto"] && mode.cc != "gcc" {
-                continue; // With clang it needs lld; crates/compiler tests that.
+                continue; // With clang it needs lld; crates/building/compiler tests that.
             }
             let arguments: Vec<&str> = [&["-O1", "-DNO_PREINIT", "lifetimes.c", "-pthread"], *kind].concat();
             let program = place.build(mode, &arguments, &format!("{}-{number}", mode.label()));

@@ -232,7 +232,7 @@ fn the_kits_own_headers_are_sound() {
     let place = Place::new("xray-headers");
     let text = "#include <xray/xray_log_interface.h>\n#include <xray/xray_interface.h>\n\
                 int main(void) { return XRAY_LOG_UNINITIALIZED + (int)NOT_INITIALIZED; }\n";
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include/compat");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include/compat");
     for (compiler, standard, file) in [
         ("gcc", "c99", "a.c"),
         ("g++", "c++11", "a.cpp"),

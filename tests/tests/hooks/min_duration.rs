@@ -18,7 +18,7 @@ fn made(stdout: &str) -> Counts {
 }
 
 fn include() -> String {
-    format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include"))
+    format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include"))
 }
 
 /// The program of these tests.

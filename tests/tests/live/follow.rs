@@ -241,7 +241,7 @@ fn levels_say_how_much_is_shown_and_change_meanwhile() {
 #[test]
 fn functions_have_levels_by_attribute() {
     let place = Place::new("follow-attributes");
-    let include = format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include"));
+    let include = format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include"));
     for mode in MODES {
         let program = place.build(mode, &["-O2", "-g", &include, "levels.c"], &mode.label());
         let shown = |words: &[&str]| {

@@ -18,7 +18,7 @@ use everycall_tests::workloads::{Build, FunctionTable, Linkage, TraceCounts, Wor
 use everycall_tests::{Mode, Place, everycall, found, is_full, successful};
 use serde_json::{Value, json};
 
-#[path = "../../../crates/compiler/tests/support/image.rs"]
+#[path = "../../../crates/building/compiler/tests/support/image.rs"]
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "shared with the tests of the prefix")]
 mod image;
 
@@ -405,11 +405,11 @@ fn the_page_is_built_from_its_sources() {
         println!("skipped: the viewer's page was not built, as EVERYCALL_SKIP_BROWSER=1 asks");
         return;
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/view/page");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/showing/view/page");
     let built = browser::built(&page);
     for name in ["alone.html", "app.css", "app.js", "index.html", "worker.js"] {
         let read = |folder: &Path| fs::read(folder.join(name)).expect("a file of the page");
-        let advice = "run `npm ci && npm run build` in crates/view/page, and commit dist";
+        let advice = "run `npm ci && npm run build` in crates/showing/view/page, and commit dist";
         assert!(read(&page.join("dist")) == read(&built), "{name} isn't what its sources give; {advice}");
     }
 }

@@ -317,7 +317,7 @@ fn what_cant_be_done_is_said() {
         .contains("without -S")
     );
     fs::remove_file(python.environment.bin.join("everycall")).unwrap();
-    assert!(said(run(&["x.py"]).env("PATH", "/usr/bin")).contains("cargo install --path crates/cli"));
+    assert!(said(run(&["x.py"]).env("PATH", "/usr/bin")).contains("cargo install --path crates/command/cli"));
     // Whatever may be missing, a program whose start ought to record runs.
     let hook = fs::read_dir(python.environment.packages.join("everycall"))
         .unwrap()

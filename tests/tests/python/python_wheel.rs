@@ -23,9 +23,9 @@ fn a_wheel_needs_nothing_else() {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     // pip builds in the folder itself.
     let copy = place.file("checkout");
-    fs::create_dir_all(copy.join("crates")).unwrap();
+    fs::create_dir_all(copy.join("crates/building")).unwrap();
     successful(Command::new("cp").arg("-r").arg(checkout.join("python")).arg(&copy));
-    symlink(checkout.join("crates/kit"), copy.join("crates/kit")).unwrap();
+    symlink(checkout.join("crates/building/kit"), copy.join("crates/building/kit")).unwrap();
     let pip = ["-m", "pip", "--disable-pip-version-check"];
     let mut wheel = Command::new(SYSTEM);
     wheel
@@ -113,7 +113,7 @@ fn a_program_that_runs_already_is_recorded() {
     let load = "import everycall\ntry: everycall.load()\nexcept everycall.Error as error: print(error)";
     let output = python.command(&["-c", load]).env("PATH", "/usr/bin").output().unwrap();
     assert!(
-        String::from_utf8_lossy(&output.stdout).contains("cargo install --path crates/cli"),
+        String::from_utf8_lossy(&output.stdout).contains("cargo install --path crates/command/cli"),
         "{output:?}"
     );
 }

@@ -16,7 +16,7 @@ fn built(place: &Place, mode: Mode) -> PathBuf {
 /// The program without a hook: its frames are all that is traced.
 fn bare(place: &Place) -> PathBuf {
     let output = place.file("frames-bare");
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kit/include");
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/building/kit/include");
     let mut gcc = place.command("gcc");
     gcc.args(["-O1", "-I"]).arg(header).arg(everycall_tests::programs().join("frames.c"));
     successful(gcc.arg("-o").arg(&output));

@@ -97,7 +97,7 @@ fn machines_and_versions_that_differ_are_told() {
 #[test]
 fn files_of_all_versions_are_read() {
     let place = Place::new("input-versions");
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/timeline/tests/golden");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/reading/timeline/tests/golden");
     let mut versions = 0;
     for file in std::fs::read_dir(golden).expect("the folder") {
         let file = file.expect("an entry").path();

@@ -9,7 +9,7 @@ use everycall_tests::{Mode, Place, everycall, successful};
 use serde_json::Value;
 
 fn include() -> String {
-    format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include"))
+    format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include"))
 }
 
 fn built(place: &Place, mode: Mode) -> PathBuf {
@@ -980,7 +980,7 @@ fn corrected_times_are_measured_ones_without_what_hooks_cost() {
 #[test]
 fn times_are_not_corrected_where_nobody_knows_what_hooks_cost() {
     let place = Place::new("uncorrected");
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/timeline/tests/golden");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/reading/timeline/tests/golden");
     let old = kept.join("v2.10-calls.ect");
     let advice = [(&old, "record the program anew"), (&kept.join("v2.14-stamps.ect"), "--clock exact")];
     for (file, advice) in advice {

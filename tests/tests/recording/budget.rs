@@ -98,7 +98,7 @@ fn what_costs_too_much_goes_off_and_on_again_when_the_load_falls() {
 fn frames_by_id_go_off_and_on_again() {
     let place = Place::new("budget-frames");
     let program = place.file("frames");
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kit/include");
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/building/kit/include");
     let mut gcc = place.command("gcc");
     gcc.args(["-O2", "-DFRAMES", "-I"]).arg(header).arg(everycall_tests::programs().join("budgeted.c"));
     successful(gcc.arg("-o").arg(&program));

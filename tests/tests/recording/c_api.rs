@@ -7,7 +7,7 @@ use everycall_tests::selections::file_with_only;
 use everycall_tests::{Mode, Place, Recording, everycall, programs, successful};
 
 fn include() -> String {
-    format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include"))
+    format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include"))
 }
 
 fn is_fine(recording: &Recording, what: &str) {

@@ -120,7 +120,7 @@ fn programs_for_funtrace_build_unchanged() {
         }
     }
     // Without everycall.
-    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include/compat");
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include/compat");
     for compiler in ["g++", "clang++-19"] {
         let mut command = place.command(compiler);
         command.arg(format!("-I{include}")).arg(programs().join("for_funtrace.cpp")).args(["-o", "plain"]);

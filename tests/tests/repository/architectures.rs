@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::rooms::{Room, rooms};
+
 /// Crates that are of one architecture on purpose, and why.
 const OF_ONE: [(&str, &str); 6] = [
     ("inject", "changes registers and code of a process"),
@@ -46,10 +48,6 @@ const WORDS: [&str; 32] = [
     "0xcc", "0xe8", "0xe9", "0xc3",
 ];
 
-fn crates() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates")
-}
-
 /// The first word of one architecture in a line.
 fn word_in(line: &str) -> Option<&'static str> {
     let lower = line.to_ascii_lowercase();
@@ -80,20 +78,19 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// The crate and path of each source that has to be free of architectures. Tests aren't among them.
 fn free_sources() -> Vec<(String, PathBuf)> {
     let mut free = Vec::new();
-    for entry in std::fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().path()) {
-        let name = entry.file_name().unwrap().to_str().unwrap().to_owned();
-        if !entry.is_dir() || OF_ONE.iter().any(|(known, _)| *known == name) {
+    for Room { name, folder: room, .. } in rooms() {
+        if OF_ONE.iter().any(|(known, _)| *known == name) {
             continue;
         }
         let mut found = Vec::new();
-        for folder in ["src", "wrappers", "preloaded"].map(|name| entry.join(name)) {
+        for folder in ["src", "wrappers", "preloaded"].map(|name| room.join(name)) {
             if folder.exists() {
                 sources(&folder, &mut found);
             }
         }
-        found.extend(Some(entry.join("build.rs")).filter(|path| path.exists()));
+        found.extend(Some(room.join("build.rs")).filter(|path| path.exists()));
         found.retain(|path| {
-            let inside = path.strip_prefix(&entry).unwrap();
+            let inside = path.strip_prefix(&room).unwrap();
             !is_of_an_architecture(inside) && !inside.starts_with("src/tests") && !path.ends_with("tests.rs")
         });
         free.extend(found.into_iter().map(|path| (name.clone(), path)));
@@ -139,16 +136,16 @@ fn words_of_an_architecture_are_found() {
 /// The crates that have a module `arch` are those of the document.
 #[test]
 fn the_contract_lists_every_crate() {
-    let document = crates().join("../docs/design/architectures.md");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/design/architectures.md");
     let text = std::fs::read_to_string(document).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut listed: Vec<&str> = rows.collect();
     listed.sort_unstable();
     let mut having = Vec::new();
-    for entry in std::fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().path()) {
-        let root = std::fs::read_to_string(entry.join("src/lib.rs")).unwrap_or_default();
-        if root.contains("mod arch;") || entry.join("x86_64").exists() {
-            having.push(entry.file_name().unwrap().to_str().unwrap().to_owned());
+    for room in rooms() {
+        let root = std::fs::read_to_string(room.folder.join("src/lib.rs")).unwrap_or_default();
+        if root.contains("mod arch;") || room.folder.join("x86_64").exists() {
+            having.push(room.name);
         }
     }
     having.sort_unstable();

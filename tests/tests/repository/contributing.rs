@@ -35,8 +35,8 @@ fn files_that_are_named_are_there() {
 /// The test would fail if these were missing.
 #[test]
 fn names_of_files_are_found() {
-    let text = "`crates/format/src/event.rs` and [docs](docs/format.md), `crates/export/src/NAME.rs`, `cargo xtask test`, `a/b`, `tests/gone.rs`";
-    assert_eq!(paths(text), ["crates/format/src/event.rs", "tests/gone.rs", "docs/format.md"]);
+    let text = "`crates/shared/format/src/event.rs` and [docs](docs/format.md), `crates/reading/export/src/NAME.rs`, `cargo xtask test`, `a/b`, `tests/gone.rs`";
+    assert_eq!(paths(text), ["crates/shared/format/src/event.rs", "tests/gone.rs", "docs/format.md"]);
 }
 
 /// The commands are tasks of `cargo xtask`.

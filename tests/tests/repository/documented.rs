@@ -119,7 +119,7 @@ impl Scene {
              everycall merge -q -o runs.ecp old-1.ect old-2.ect",
         );
         // Traces of other tools.
-        let others = workspace().join("crates/import/tests/data");
+        let others = workspace().join("crates/importing/import/tests/data");
         scene.must(&format!(
             "cd '{}' && cp -r uftrace.data funtrace.raw '{here}' && cp xray-basic19.log '{here}/xray-log.app.Xw6bA1' && \
              gzip -c llvm-xray.json > '{here}/trace.json.gz' && \
@@ -285,7 +285,7 @@ fn the_table_has_only_commands_of_documents() {
     }
 }
 
-/// The binary that `cargo install --locked --path crates/cli` installs. Optimising everything takes
+/// The binary that `cargo install --locked --path crates/command/cli` installs. Optimising everything takes
 /// minutes: done with `EVERYCALL_FULL`.
 #[test]
 fn what_is_installed_is_small() {
@@ -295,7 +295,9 @@ fn what_is_installed_is_small() {
     }
     let place = Place::new("installed");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["install", "--quiet", "--locked", "--path", "crates/cli", "--root"]).arg(place.path());
+    cargo
+        .args(["install", "--quiet", "--locked", "--path", "crates/command/cli", "--root"])
+        .arg(place.path());
     let output = cargo.current_dir(workspace()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let binary = place.file("bin/everycall");
@@ -329,7 +331,7 @@ fn the_demo_runs() {
 /// Functions of the C API that documents name are in its header.
 #[test]
 fn functions_of_the_documents_exist() {
-    let header = fs::read_to_string(workspace().join("crates/kit/include/everycall.h")).unwrap();
+    let header = fs::read_to_string(workspace().join("crates/building/kit/include/everycall.h")).unwrap();
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     for document in documents(&workspace()) {
         let text = fs::read_to_string(&document).unwrap();

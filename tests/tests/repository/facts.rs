@@ -47,7 +47,7 @@ fn listed(help: &str, between: [&str; 2], mark: &str) -> BTreeSet<String> {
 
 #[test]
 fn each_exit_code_is_documented() {
-    let source = text_of("crates/cli/src/exit_code.rs");
+    let source = text_of("crates/command/cli/src/exit_code.rs");
     let constants = source.lines().filter_map(|line| line.split_once(": u8 = "));
     let mut codes: BTreeSet<String> =
         constants.map(|(_, value)| value.trim_end_matches(';').to_owned()).collect();

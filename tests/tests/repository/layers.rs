@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use everycall_tests::imports::{Import, Imports};
 
+use crate::rooms::{Room, rooms};
+
 /// Imports between the modules of a crate of the workspace.
 fn imports_of(name: &str) -> Imports {
-    Imports::of(&root_of(&folder_of_crates().join(name))).expect("the crate's sources")
-}
-
-fn folder_of_crates() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates")
+    let room = rooms().into_iter().find(|room| room.name == name).expect("a crate of the workspace");
+    Imports::of(&root_of(&room.folder)).expect("the crate's sources")
 }
 
 /// The source that a crate begins in.
@@ -72,13 +71,9 @@ fn what_the_commands_verbs_share_lies_beside_them() {
 
 #[test]
 fn modules_dont_import_each_other_in_circles() {
-    let crates = std::fs::read_dir(folder_of_crates()).unwrap();
-    let mut names: Vec<String> = crates
-        .map(|entry| entry.unwrap())
-        .filter(|entry| root_of(&entry.path()).exists())
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect();
-    names.sort();
+    let rooms = rooms();
+    let mut names: Vec<&str> = rooms.iter().map(|room| room.name.as_str()).collect();
+    names.sort_unstable();
     assert!(names.len() > 40, "{names:?}");
     let mut circles = Vec::new();
     for name in &names {
@@ -92,4 +87,73 @@ fn modules_dont_import_each_other_in_circles() {
         }
     }
     assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+/// Groups of crates, the lowest one first: each uses groups above it in this list alone.
+const GROUPS: [&str; 13] = [
+    "shared",
+    "traced",
+    "files",
+    "programs",
+    "building",
+    "patching",
+    "processes",
+    "recording",
+    "importing",
+    "reading",
+    "showing",
+    "command",
+    "development",
+];
+
+fn place_of(group: &str) -> usize {
+    GROUPS.iter().position(|name| *name == group).unwrap_or_else(|| panic!("{group} is in no list of groups"))
+}
+
+#[test]
+fn groups_of_crates_use_those_below() {
+    let rooms = rooms();
+    assert!(rooms.len() > 40, "{}", rooms.len());
+    let upward: Vec<String> = rooms
+        .iter()
+        .flat_map(|room| room.uses.iter().map(move |used| (room, used)))
+        .filter(|(room, used)| place_of(used) > place_of(&room.group))
+        .map(|(room, used)| format!("{} of {} uses {used}", room.name, room.group))
+        .collect();
+    assert!(upward.is_empty(), "{upward:#?}");
+}
+
+/// The list of a group's rooms, and what the group uses, as Markdown.
+fn listed(group: &str, rooms: &[Room]) -> String {
+    let mut text = String::new();
+    let inside = || rooms.iter().filter(|room| room.group == group);
+    for room in inside() {
+        text += &format!("- `{}`: {}.\n", room.name, room.description);
+    }
+    let uses = GROUPS.iter().filter(|name| **name != group);
+    let uses = uses.filter(|name| inside().any(|room| room.uses.iter().any(|used| used == *name)));
+    let uses: Vec<String> = uses.map(|name| format!("`{name}`")).collect();
+    if !uses.is_empty() {
+        text += &format!("\nUses {}.\n", uses.join(", "));
+    }
+    text
+}
+
+#[test]
+fn the_architecture_lists_the_crates_that_there_are() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let rooms = rooms();
+    let mut expected = text.clone();
+    for group in GROUPS {
+        let begin = format!("<!-- rooms: {group} -->\n");
+        let start = expected.find(&begin).unwrap_or_else(|| panic!("no list of {group}")) + begin.len();
+        let end = start + expected[start..].find("<!-- end -->").unwrap();
+        expected.replace_range(start..end, &listed(group, &rooms));
+    }
+    if std::env::var_os("EVERYCALL_BLESS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    } else {
+        assert_eq!(text, expected, "EVERYCALL_BLESS=1 writes the lists");
+    }
 }

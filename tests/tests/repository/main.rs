@@ -6,3 +6,4 @@ mod documented;
 mod examples;
 mod facts;
 mod layers;
+mod rooms;

@@ -119,7 +119,7 @@ fn wrong_arguments_are_found_by_compilers() {
     let place = Place::new("logs-checked");
     place.write("wrong.c", "#include <everycall.h>\nint main(void) { return everycall_log(\"%s\", 1); }\n");
     place.write("wrong.cpp", "#include <everycall.h>\nint main() { return everycall_log(\"%s\", 1); }\n");
-    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include");
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include");
     for (compiler, source) in
         [("gcc", "wrong.c"), ("g++", "wrong.cpp"), ("clang-19", "wrong.c"), ("clang++-19", "wrong.cpp")]
     {
@@ -142,7 +142,7 @@ fn the_header_has_no_warnings_of_its_own() {
                 return everycall_log(\"%d %s\", i, s) + everycall_counter(\"c\", i) + everycall_log(\"x\");\n}\n";
     place.write("plain.c", text);
     place.write("plain.cpp", text);
-    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include");
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../crates/building/kit/include");
     for (compiler, source, standards) in [
         ("gcc", "plain.c", &["c89", "c99", "gnu17"][..]),
         ("clang-19", "plain.c", &["c89", "c99", "gnu17"]),

@@ -31,7 +31,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     table.note(
         "One program, pinned; each kind in turn in each round; the clock read that each contains is included. Median (quartiles) of rounds.",
     );
-    let option = format!("-I{}", super::lab::program("../../crates/kit/include").display());
+    let option = format!("-I{}", super::lab::program("../../crates/building/kit/include").display());
     let traced =
         lab.compile(lab.compiler("gcc", Some(Mode::NOPS.name)), "labels.c", &[&option], "labels.o")?;
     let traced = lab.link(lab.compiler("gcc", Some(Mode::NOPS.name)), &[&traced], &[], "labels")?;

@@ -64,7 +64,7 @@ fn functions() -> String {
 }
 
 fn of_mode(lab: &Lab, mode: Mode, source: &PathBuf, rounds: &str) -> Result<Vec<Cell>, String> {
-    let include = format!("-I{}", super::lab::program("../../crates/kit/include").display());
+    let include = format!("-I{}", super::lab::program("../../crates/building/kit/include").display());
     let compiler = || lab.compiler(mode.compiler, Some(mode.name));
     let objects = [
         lab.compile(compiler(), source, &[], &format!("switch functions {}.o", mode.label()))?,

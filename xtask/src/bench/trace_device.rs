@@ -1,5 +1,5 @@
 //! Bytes that a TRACE instruction would write for real programs, by the model in
-//! `crates/trace-device`: the table and the plot of `docs/design/trace-instruction.md`.
+//! `crates/importing/trace-device`: the table and the plot of `docs/design/trace-instruction.md`.
 
 use std::fmt::Write as _;
 use std::fs;

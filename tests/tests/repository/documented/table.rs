@@ -188,12 +188,12 @@ pub const TABLE: &[(&str, Run)] = &[
             "EVERYCALL_PYTHON=1 everycall record -o t.ect --preload -- python3 app.py && everycall replay t.ect | grep -q handle",
         ),
     ),
-    // Its drawing is tested in live_table.rs and in crates/tui.
+    // Its drawing is tested in live_table.rs and in crates/showing/tui.
     (
         "everycall tui app.ect",
         So("printf q | script -qec 'everycall tui app.ect' /dev/null | grep -q '1 timeline'"),
     ),
-    // The page is tested in view.rs and in crates/view.
+    // The page is tested in view.rs and in crates/showing/view.
     (
         "everycall view app.ect",
         So(
@@ -1200,7 +1200,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask dist", Not(LONG)),
     ("cargo xtask demo", Not("run by a test of its own: `the_demo_runs`")),
     (
-        "cargo install --locked --path crates/cli",
+        "cargo install --locked --path crates/command/cli",
         Not("run by a test of its own: `what_is_installed_is_small`"),
     ),
     ("cargo xtask pictures", Not("takes pictures with a browser, for people to look at")),
