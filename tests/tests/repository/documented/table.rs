@@ -1234,7 +1234,6 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo test --release -p everycall-tests --test recording large_files::", Not(SUITE)),
     ("cargo test --release -p everycall-tests --test recording as_counted", Not(SUITE)),
     ("cargo test -p everycall-tests --test reading trees::", Not(SUITE)),
-    ("cargo test -p everycall-tests --test recording c_api_snapshots::in_signal -- --nocapture", Not(SUITE)),
     ("cargo test --release -p everycall-runtime", Not(SUITE)),
     ("cargo test --release -p everycall-runtime dropped", Not(SUITE)),
     ("RUSTFLAGS=\"--cfg loom\" cargo test --release -p everycall-ring --test taken_back", Not(SUITE)),
