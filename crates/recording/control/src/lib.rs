@@ -4,6 +4,7 @@
 //! resolve  a selection's rules, and what they select in some files
 //! set      the site set that results, with the rules that it was made from, so that a later
 //!          change of the selection can start from them
+//! writer   the bytes of any site set, also those of triggers
 //! ```
 //!
 //! Not here: how it gets there (`live`).
@@ -15,6 +16,8 @@
 
 mod resolve;
 mod set;
+mod writer;
 
 pub use resolve::{Outcome, resolve, selection_of};
 pub use set::{Module, SelectionSet, SetTooLarge};
+pub use writer::SetWriter;

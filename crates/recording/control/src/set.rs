@@ -1,14 +1,13 @@
 //! A selection, and its bytes.
 
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use everycall_format::Wire;
 use everycall_format::site_set::{
-    MAGIC, MODULES_MAX, SELECTION_RULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, SiteSet,
-    VERSION, purpose,
+    MODULES_MAX, SELECTION_RULES_MAX, SITES_MAX, SetHeader, SetRule, SetSite, SiteSet, purpose,
 };
+
+use crate::writer::SetWriter;
 
 /// The functions of a module that are to be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,72 +121,25 @@ impl SelectionSet {
         if functions > SITES_MAX as usize {
             return Err(SetTooLarge::Functions(functions));
         }
-        let mut texts = Vec::new();
-        let mut text = |bytes: &[u8]| {
-            let place = (texts.len() as u32, bytes.len() as u32);
-            texts.extend_from_slice(bytes);
-            place
-        };
-        let mut payload = Vec::new();
+        let mut writer = SetWriter::default();
         // A set has a rule at least, to which its functions belong.
         let none = [String::new()];
         let rules = if self.rules.is_empty() { &none[..] } else { &self.rules };
         for rule in rules {
-            let (text_offset, text_length) = text(rule.as_bytes());
-            put(&mut payload, &SetRule { text_offset, text_length, ..SetRule::default() });
+            let (text_offset, text_length) = writer.text(rule.as_bytes());
+            writer.rule(&SetRule { text_offset, text_length, ..SetRule::default() });
         }
-        let mut first_site = 0;
-        for module in &modules {
-            let (path_offset, path_length) = text(module.path.as_os_str().as_bytes());
-            let mut build_id = [0; 32];
-            build_id[..module.build_id.len()].copy_from_slice(&module.build_id);
-            let sites = module.ranges.len() as u32;
-            put(
-                &mut payload,
-                &SetModule {
-                    build_id_length: module.build_id.len() as u32,
-                    first_site,
-                    sites,
-                    path_offset,
-                    path_length,
-                    build_id,
-                    ..SetModule::default()
-                },
-            );
-            first_site += sites;
+        for module in modules {
+            let sites = module.ranges.iter();
+            let sites = sites.map(|(start, end)| SetSite { start: *start, end: *end, ..SetSite::default() });
+            writer.module(&module.path, &module.build_id, sites);
         }
-        for (start, end) in modules.iter().flat_map(|module| &module.ranges) {
-            put(&mut payload, &SetSite { start: *start, end: *end, ..SetSite::default() });
-        }
-        payload.extend_from_slice(&texts);
-        let header = SetHeader {
-            magic: MAGIC,
-            version: VERSION,
-            header_size: SetHeader::SIZE as u32,
-            file_length: (SetHeader::SIZE + payload.len()) as u64,
-            rules: rules.len() as u32,
-            modules: modules.len() as u32,
-            sites: first_site,
-            texts: texts.len() as u32,
+        Ok(writer.finish(SetHeader {
             purpose: purpose::SELECTION,
             others: self.others.into(),
-            payload_checksum: crc32fast::hash(&payload),
             ..SetHeader::default()
-        };
-        let mut bytes = Vec::new();
-        put(&mut bytes, &header);
-        let end = SetHeader::SIZE - size_of::<u32>();
-        let checksum = crc32fast::hash(&bytes[..end]);
-        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-        bytes.extend_from_slice(&payload);
-        Ok(bytes)
+        }))
     }
-}
-
-fn put<T: Wire>(bytes: &mut Vec<u8>, value: &T) {
-    let begin = bytes.len();
-    bytes.resize(begin + T::SIZE, 0);
-    value.write(&mut bytes[begin..]);
 }
 
 #[cfg(test)]

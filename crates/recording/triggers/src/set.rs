@@ -2,12 +2,11 @@
 //! ([`everycall_format::site_set`]).
 
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use everycall_format::Wire;
+use everycall_control::SetWriter;
 use everycall_format::site_set::{
-    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by, purpose, throws,
+    MODULES_MAX, SITES_MAX, SetHeader, SetRule, SetSite, keep_by, purpose, throws,
 };
 use everycall_format::trigger::NEVER;
 
@@ -191,13 +190,7 @@ impl<'t> SetBuilder<'t> {
     /// The bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        let mut texts = Vec::new();
-        let mut text = |bytes: &[u8]| {
-            let place = (texts.len() as u32, bytes.len() as u32);
-            texts.extend_from_slice(bytes);
-            place
-        };
-        let mut payload = Vec::new();
+        let mut writer = SetWriter::default();
         for ((rule, trigger), left_out) in (0..).zip(self.triggers).zip(&self.left_out) {
             let threshold_ns = match (&trigger.condition, self.rate) {
                 (Condition::Longer(_, ns), None) => *ns,
@@ -213,101 +206,54 @@ impl<'t> SetBuilder<'t> {
             };
             let share = self.policy.bytes / self.triggers.len().max(1) as u64;
             let keep_kib = u32::try_from(share / 1024).unwrap_or(u32::MAX);
-            let (text_offset, text_length) = text(trigger.to_string().as_bytes());
-            let (pattern_offset, pattern_length) = text(frame_pattern(trigger).as_bytes());
+            let (text_offset, text_length) = writer.text(trigger.to_string().as_bytes());
+            let (pattern_offset, pattern_length) = writer.text(frame_pattern(trigger).as_bytes());
             let functions = self.modules.iter().flat_map(|module| &module.functions);
-            put(
-                &mut payload,
-                &SetRule {
-                    threshold_ns,
-                    every_ns: self.policy.every_ns,
-                    keep: self.policy.keep as u32,
-                    by: match self.policy.by {
-                        // Throws have no duration by which they could be ordered.
-                        KeepBy::Slowest if throws != 0 => keep_by::FIRST,
-                        KeepBy::Slowest => keep_by::SLOWEST,
-                        KeepBy::First => keep_by::FIRST,
-                        KeepBy::Newest => keep_by::NEWEST,
-                    },
-                    functions: functions.filter(|range| range.rule == rule).count() as u64,
-                    text_offset,
-                    text_length,
-                    left_out: *left_out as u64,
-                    keep_kib,
-                    throws,
-                    pattern_offset,
-                    pattern_length,
+            writer.rule(&SetRule {
+                threshold_ns,
+                every_ns: self.policy.every_ns,
+                keep: self.policy.keep as u32,
+                by: match self.policy.by {
+                    // Throws have no duration by which they could be ordered.
+                    KeepBy::Slowest if throws != 0 => keep_by::FIRST,
+                    KeepBy::Slowest => keep_by::SLOWEST,
+                    KeepBy::First => keep_by::FIRST,
+                    KeepBy::Newest => keep_by::NEWEST,
                 },
-            );
+                functions: functions.filter(|range| range.rule == rule).count() as u64,
+                text_offset,
+                text_length,
+                left_out: *left_out as u64,
+                keep_kib,
+                throws,
+                pattern_offset,
+                pattern_length,
+            });
         }
-        let mut first_site = 0;
         for module in &self.modules {
-            let (path_offset, path_length) = text(module.path.as_os_str().as_bytes());
-            let sites = module.functions.len() as u32;
-            let mut build_id = [0; 32];
-            build_id[..module.build_id.len()].copy_from_slice(&module.build_id);
-            put(
-                &mut payload,
-                &SetModule {
-                    build_id_length: module.build_id.len() as u32,
-                    first_site,
-                    sites,
-                    path_offset,
-                    path_length,
-                    build_id,
-                    ..SetModule::default()
-                },
-            );
-            first_site += sites;
-        }
-        for range in self.modules.iter().flat_map(|module| &module.functions) {
-            put(
-                &mut payload,
-                &SetSite {
-                    start: range.start,
-                    end: range.end,
-                    rule: range.rule,
-                    flags: self.site_flags(range.rule as usize),
-                },
-            );
+            let sites = module.functions.iter().map(|range| SetSite {
+                start: range.start,
+                end: range.end,
+                rule: range.rule,
+                flags: self.site_flags(range.rule as usize),
+            });
+            writer.module(&module.path, &module.build_id, sites);
         }
         let types = self.types.thrown().map_or(&[][..], |thrown| &thrown.types);
-        types.iter().for_each(|thrown| put(&mut payload, thrown));
-        payload.extend_from_slice(&texts);
-        let header = SetHeader {
-            magic: MAGIC,
-            version: VERSION,
-            header_size: SetHeader::SIZE as u32,
-            file_length: (SetHeader::SIZE + payload.len()) as u64,
+        types.iter().for_each(|thrown| writer.thrown(thrown));
+        writer.finish(SetHeader {
             memory: self.memory,
-            rules: self.triggers.len() as u32,
-            modules: self.modules.len() as u32,
-            sites: first_site,
             others: types.len() as u32,
-            texts: texts.len() as u32,
             purpose: if self.rate.is_some() { purpose::LIVE } else { purpose::TRIGGERS },
-            payload_checksum: crc32fast::hash(&payload),
             ..SetHeader::default()
-        };
-        let mut bytes = Vec::new();
-        put(&mut bytes, &header);
-        let end = SetHeader::SIZE - size_of::<u32>();
-        let checksum = crc32fast::hash(&bytes[..end]);
-        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-        bytes.extend(payload);
-        bytes
+        })
     }
-}
-
-fn put<T: Wire>(bytes: &mut Vec<u8>, value: &T) {
-    let begin = bytes.len();
-    bytes.resize(begin + T::SIZE, 0);
-    value.write(&mut bytes[begin..]);
 }
 
 #[cfg(test)]
 mod tests {
-    use everycall_format::site_set::{self, SiteSet};
+    use everycall_format::Wire;
+    use everycall_format::site_set::{self, SetModule, SiteSet};
 
     use super::*;
 
