@@ -156,12 +156,18 @@ fn read(file: &Path, folder: &Path, name: Name, modules: &mut BTreeMap<Name, Mod
     for child in module.children.clone() {
         let beside = folder.join(format!("{child}.rs"));
         let inside = folder.join(&child);
-        let file: PathBuf = if beside.is_file() { beside } else { inside.join("mod.rs") };
-        if !file.is_file() {
-            // One with a path of its own, as each architecture has.
+        // One with a path of its own, as each architecture has, lies as its file does.
+        let of_machine = folder.join("x86_64");
+        let places = [
+            (beside, inside.clone()),
+            (inside.join("mod.rs"), inside),
+            (of_machine.join("mod.rs"), of_machine),
+            (folder.join("x86_64.rs"), folder.to_owned()),
+        ];
+        let Some((file, inside)) = places.into_iter().find(|(file, _)| file.is_file()) else {
             module.children.remove(&child);
             continue;
-        }
+        };
         let mut path = name.clone();
         path.push(child);
         read(&file, &inside, path, modules)?;

@@ -43,6 +43,8 @@ const REPLACED: &[Replaced] = &[
             "clang",
             "/sites",
             "format/src/site.rs",
+            "SLED_",
+            "architectures.md",
             "crates/traced/patch/",
             "crates/building/compiler/",
             "hooks/src/descriptor.rs",

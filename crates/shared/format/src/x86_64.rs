@@ -7,9 +7,9 @@ pub const ELF_MACHINE: u16 = 62;
 
 /// Bytes of a call of a hook, and of a site, which becomes one.
 pub const SITE_SIZE: usize = 5;
-/// Bytes of an XRay sled.
+/// Bytes of one of XRay's sites.
 pub const SLED_SIZE: usize = 11;
-/// Bytes from the sled of an entry or a tail exit to its call.
+/// Bytes from the begin of XRay's site of an entry or a tail exit to its call.
 pub const SLED_CALL: usize = 3;
 
 /// Bytes from the stack pointer at a function's first instruction to the arguments on the stack.

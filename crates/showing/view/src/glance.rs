@@ -4,7 +4,7 @@
 use everycall_reader::{Recording, Source as _, Thread};
 use everycall_timeline::{Clock, FIBERS_FROM};
 
-use crate::answers::{FileFacts, ProcessFacts, TrackFacts};
+use crate::facts::{FileFacts, ProcessFacts, TrackFacts};
 use crate::file::{Input, track_id};
 
 /// Facts about a file and its processes, without events.

@@ -35,6 +35,7 @@ mod assets;
 mod cell;
 mod context;
 mod counted;
+mod facts;
 mod file;
 mod functions;
 mod glance;

@@ -18,8 +18,8 @@ use std::time::Duration;
 use everycall_analysis::{Profile, SymbolNames, TraceView};
 use everycall_export::Filter;
 
-use crate::answers::SourceText;
 use crate::context::Context;
+use crate::facts::SourceText;
 use crate::file::{File, Input, SharedFunctions, SharedInput, lock, place_of_track};
 use crate::glance::{Glance, glance};
 use crate::parts;

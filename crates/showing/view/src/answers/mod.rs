@@ -20,8 +20,8 @@ mod sums;
 mod trace;
 
 pub use call::{
-    Callee, Caller, Details, Explained, ExplainedRow, Histogram, Instances, LabelValue, OpenCall, Slow,
-    SourceText, TimesOfStates, explain, instances, slice, source,
+    Callee, Details, Explained, ExplainedRow, Histogram, Instances, LabelValue, OpenCall, Slow,
+    TimesOfStates, explain, instances, slice, source,
 };
 pub(crate) use draw::encoded;
 pub use draw::{Counter, Mark, Slice, State, counters, end_ns, marks, overview, slices, states};
@@ -32,9 +32,9 @@ pub use sums::{
     Branch, Compared, ComparedFunction, ComparedNode, Comparison, Flame, FlameNode, Report, Scope, Side,
     Tree, TreeNode, compare, flame, report, tree,
 };
-pub use trace::{
-    FileFacts, Kept, LossFacts, ModuleFacts, ProcessFacts, TraceFacts, TrackFacts, functions, trace, window,
-};
+pub use trace::{Kept, LossFacts, ModuleFacts, TraceFacts, functions, trace, window};
+
+pub use crate::facts::{Caller, FileFacts, ProcessFacts, SourceText, TrackFacts};
 
 /// An answer, or a sentence why there is none.
 pub type Answered<T> = Result<T, String>;

@@ -1,4 +1,4 @@
-//! The hooks, put together from their families: order and numbers.
+//! The hooks, made of the parts beside this file: order and numbers.
 #![allow(unsafe_code)] // Assembly.
 
 use super::body::body_asm;
