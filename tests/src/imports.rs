@@ -7,7 +7,7 @@
 //! such a name imports the module that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fmt, fs};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};

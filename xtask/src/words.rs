@@ -43,7 +43,7 @@ const REPLACED: &[Replaced] = &[
             "clang",
             "/sites",
             "format/src/site.rs",
-            "SLED_",
+            "format/src/x86_64.rs",
             "architectures.md",
             "crates/traced/patch/",
             "crates/building/compiler/",

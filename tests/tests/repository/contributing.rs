@@ -11,7 +11,7 @@ fn workspace() -> PathBuf {
 fn is_path(word: &str) -> bool {
     const ROOMS: [&str; 8] =
         ["crates/", "docs/", "tests/", "xtask/", "fuzz/", "examples/", "benches/", ".ci/"];
-    let is_placeholder = word.contains("NAME") || word.contains("VERB");
+    let is_placeholder = ["NAME", "VERB", "GROUP"].iter().any(|name| word.contains(name));
     !word.contains([' ', '*', '<', ':']) && !is_placeholder && ROOMS.iter().any(|room| word.starts_with(room))
 }
 
