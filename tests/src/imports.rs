@@ -156,14 +156,14 @@ fn read(file: &Path, folder: &Path, name: Name, modules: &mut BTreeMap<Name, Mod
     for child in module.children.clone() {
         let beside = folder.join(format!("{child}.rs"));
         let inside = folder.join(&child);
-        // One with a path of its own, as each architecture has, lies as its file does.
-        let of_machine = folder.join("x86_64");
-        let places = [
-            (beside, inside.clone()),
-            (inside.join("mod.rs"), inside),
-            (of_machine.join("mod.rs"), of_machine),
-            (folder.join("x86_64.rs"), folder.to_owned()),
-        ];
+        let mut places = vec![(beside, inside.clone()), (inside.join("mod.rs"), inside)];
+        if child == "arch" {
+            // Its file is that of the architecture.
+            let of_machine = folder.join("x86_64");
+            places.push((of_machine.join("mod.rs"), of_machine));
+            places.push((folder.join("x86_64.rs"), folder.to_owned()));
+        }
+        // Others with a path of their own are left out.
         let Some((file, inside)) = places.into_iter().find(|(file, _)| file.is_file()) else {
             module.children.remove(&child);
             continue;

@@ -181,7 +181,7 @@ mod tests {
         assert!(text.contains(&format!("\nversion = \"{VERSION}\"\n")), "{VERSION}: {text}");
     }
 
-    /// What isn't published on purpose says so: its interface is the project's own.
+    /// Other crates aren't published on purpose: their interfaces are the project's own.
     #[test]
     fn two_crates_are_published() {
         let output = Command::new(env!("CARGO"))

@@ -6,7 +6,7 @@
 //! | `pictures` | takes the pictures of the viewer that the documents show |
 //! | `bench` | what everycall costs, and how fast it decodes, beside other tracers |
 //! | `book` | the documents as a book, in `target/book` |
-//! | `dist` | what users install: static binary, Debian package, wheel; `--try` installs them in a clean root folder |
+//! | `dist` | a static binary, a Debian package, a wheel; `--try` installs them in a clean root |
 //! | `test` | formatting, lints, all tests, the model checker |
 //! | `models` | the lock-free parts under the model checker, Miri and ThreadSanitizer (nightly) |
 //! | `soak` | an hour of threads, signals, forks, loading, exceptions and snapshots: nothing grows, nothing fails |

@@ -1,4 +1,4 @@
-//! What is of one architecture is in the modules named `arch`, in files and folders that are named
+//! Code of one architecture is in the modules named `arch`, in files and folders that are named
 //! like the architecture (`docs/design/architectures.md`).
 
 use std::path::{Path, PathBuf};

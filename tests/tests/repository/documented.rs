@@ -285,8 +285,8 @@ fn the_table_has_only_commands_of_documents() {
     }
 }
 
-/// The binary that `cargo install --locked --path crates/command/cli` installs. Optimising everything takes
-/// minutes: done with `EVERYCALL_FULL`.
+/// The binary that `cargo install --locked --path crates/command/cli` installs. Optimising
+/// everything takes minutes: done with `EVERYCALL_FULL`.
 #[test]
 fn what_is_installed_is_small() {
     if !is_full() {

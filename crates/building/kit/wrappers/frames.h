@@ -35,7 +35,8 @@ static struct region {
 // Those that are complete.
 static uint32_t known_regions;
 
-// Called by a borrowed thread, one at a time (crates/patching/untouched/src/frames.rs). Regions stay.
+// Called by a borrowed thread, one at a time (crates/patching/untouched/src/frames.rs). Regions
+// stay.
 __attribute__((used)) void everycall_frames(
     uint64_t start, uint64_t size, const void* image, uint64_t image_size, const struct frame* frames, uint64_t count) {
     const uint32_t number = known_regions;

@@ -1,7 +1,7 @@
 // Functions by which calls are left, in programs that were built without everycall: the entries of
-// these functions lead here (crates/patching/untouched/src/leaving.rs), where a link would have wrapped
-// calls of them. Also the loader's function for debuggers (loading.rs) and the unwinder's search for
-// unwind information (frames.h). Part of libeverycall.so.
+// these functions lead here (crates/patching/untouched/src/leaving.rs), where a link would have
+// wrapped calls of them. Also the loader's function for debuggers (loading.rs) and the unwinder's
+// search for unwind information (frames.h). Part of libeverycall.so.
 #include "exceptions.h"
 #include "frames.h"
 #include "jumps.h"

@@ -1,8 +1,8 @@
 // Tasks of tokio: their polls are steps, with marks of what wakes them.
 //
 // The functions through which tasks pass call __fentry__ as their first instruction
-// (crates/building/compiler/src/rust/tokio.rs). Of these calls, and those of C code in mode fentry, the
-// former follow an instruction that does nothing; which one, says what the function is. The
+// (crates/building/compiler/src/rust/tokio.rs). Of these calls, and those of C code in mode fentry,
+// the former follow an instruction that does nothing; which one, says what the function is. The
 // argument or result of all of them is the task's header, whose address identifies the task until
 // it is dropped.
 #include "runtime.h"

@@ -57,7 +57,8 @@ static uint64_t ask(uint32_t operation, uint64_t first, uint64_t second, uint64_
 
 #include "saving.h"
 
-// Also called by the interface's functions: initialisers of other objects may call them before ours.
+// Also called by the interface's functions: initialisers of other objects may call them before
+// ours.
 static void begin(void) {
     struct object* object = &everycall_xray_object;
     if (!object->module) {
@@ -124,7 +125,7 @@ __attribute__((used)) HIDDEN uint32_t everycall_xray_call(uint32_t what, uint64_
     return call.is_recorded;
 }
 
-// The same for a custom or typed event, which is recorded here.
+// Calls the handler of a custom or typed event, which is recorded here.
 __attribute__((used)) HIDDEN void everycall_xray_event(uint32_t what, uint64_t site, const uint64_t* arguments, uint64_t pointer) {
     struct call call = {.before = pointer, .type = what, .is_recorded = 1};
     int error = __errno_location ? *__errno_location() : 0;

@@ -1,7 +1,8 @@
 // The hooks of sleds and events, which call everycall_xray_call and everycall_xray_event of xray.c.
 __asm__(
-    // Saves everything: a handler may use any register. rbp is the frame. In it, from its lower end: MXCSR, the
-    // x87 control word, at 8 how the vectors are saved, and from 64 on the vectors. By xsave: its area, from 64 on.
+    // Saves everything: a handler may use any register. rbp is the frame. In it, from its lower
+    // end: MXCSR, the x87 control word, at 8 how the vectors are saved, and from 64 on the vectors.
+    // By xsave: its area, from 64 on.
     "    .macro  everycall_xray_save whole\n"
     "    pushq   %rbp\n"
     "    .cfi_def_cfa_offset 16\n"

@@ -1,9 +1,9 @@
 #include <cpuid.h>
 
 // How the registers are saved around handlers, which may change any of them. Not tiles, protection
-// keys and shadow stacks: these aren't what compilers use on their own. At entries and exits no more
-// than vectors is in use; within a function, x87 may be, too. There, and where there is more than
-// we know, xsave is used, which takes ten times as long.
+// keys and shadow stacks: these aren't what compilers use on their own. At entries and exits no
+// more than vectors is in use; within a function, x87 may be, too. There, and where there is more
+// than we know, xsave is used, which takes ten times as long.
 // save_mask: the register state that xsave saves, or 0: fxsave. save_vectors: 0 xmm, 1 ymm, 2 zmm
 // and masks, 4 by xsave. knows_use: not 0 if xgetbv tells which vectors are in use.
 static void prepare_saving(struct object* object) {

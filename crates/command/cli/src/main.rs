@@ -2,7 +2,7 @@
 //! live in the libraries.
 //!
 //! ```text
-//! main       by the name it was called: as, everycall-gcc, ... -> compiler (before anything costly)
+//! main       by the name it was called: as, everycall-gcc, ... -> compiler (before costly work)
 //! verbs      one module for each; the compiler prefix is `compiler`'s
 //! recording  options of `record` and files that it needs, which other verbs share
 //! untouched  programs that were built without hooks: started, or running

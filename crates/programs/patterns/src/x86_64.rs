@@ -9,7 +9,7 @@ use crate::code::Code;
 /// Opcode of a call with a 32-bit displacement.
 const CALL: u8 = 0xe8;
 
-/// What may be a call in bytes at this address: where it is, and where it leads. One may be part of
+/// Possible calls in bytes at this address: where each is, and where it leads. One may be part of
 /// another instruction.
 pub(crate) fn possible_calls(bytes: &[u8], start: u64) -> impl Iterator<Item = (u64, u64)> {
     memchr_iter(CALL, bytes).filter_map(move |at| {

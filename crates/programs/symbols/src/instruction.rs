@@ -1,4 +1,4 @@
-//! What is asked of instructions, whatever the architecture.
+//! Properties of an instruction that callers ask for, whatever the architecture.
 
 /// How an instruction leaves its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::selection::{Selection, Window};
 /// A call that has ended. `F` is what the owner of the walk keeps of each call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<F> {
-    /// What the owner of the walk knows of it, such as its function.
+    /// Facts of the owner of the walk, such as the call's function.
     pub of: F,
     /// Number of enclosing calls.
     pub depth: u32,
@@ -77,7 +77,7 @@ impl CallValues {
 pub struct OpenCall<F> {
     /// Its begin.
     pub begin: Begin,
-    /// What the owner of the walk keeps of it.
+    /// Facts of the owner of the walk.
     pub of: F,
     /// Nanoseconds in its callees.
     inner_ns: u64,
@@ -88,7 +88,7 @@ pub struct OpenCall<F> {
 /// The call that ended last, if it jumped.
 #[derive(Clone, Copy, Debug)]
 pub struct JumpedCall<F> {
-    /// What the owner of the walk keeps of it.
+    /// Facts of the owner of the walk.
     pub of: F,
     /// Where it was entered.
     pub location: Location,
@@ -134,7 +134,7 @@ impl<F: Copy> Calls<F> {
         &self.open
     }
 
-    /// What is kept of the open call with this number of calls around it.
+    /// The owner's facts of the open call with this number of calls around it.
     #[must_use]
     pub fn of_mut(&mut self, depth: usize) -> Option<&mut F> {
         self.open.get_mut(depth).map(|open| &mut open.of)

@@ -1,7 +1,7 @@
 //! The loop that all outputs share: threads, filter, events.
 //!
 //! ```text
-//! Source -> filter -> Event -> Sink                      outputs of calls as they were: replay, JSON lines, CSV
+//! Source -> filter -> Event -> Sink                      outputs of calls: replay, JSON lines, CSV
 //!                       |-> CallSums -> a function       outputs of sums: folded stacks, pprof, callgrind
 //!                       `-> Pen -> Drawn -> DrawnSink    outputs for viewers: Chrome JSON, Perfetto
 //! ```

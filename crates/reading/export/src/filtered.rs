@@ -119,7 +119,7 @@ pub(crate) enum PointKind {
     Dropped,
 }
 
-/// What is kept of an open call.
+/// Facts of an open call that outputs need.
 #[derive(Clone, Copy)]
 struct Shown {
     function: FunctionId,
@@ -130,7 +130,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// What the event of its begin says of it.
+    /// The call as the event of its begin shows it.
     #[inline]
     fn start(&self, begin: &Begin) -> Start {
         let Begin { cut, caller_unsure, arguments, .. } = *begin;

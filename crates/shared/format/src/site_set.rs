@@ -75,8 +75,8 @@ pub mod purpose {
     /// The set has the functions that are recorded. Each rule's text is `+ PATTERN` or `- PATTERN`;
     /// the rule's other fields are not used.
     pub const SELECTION: u32 = 1;
-    /// The set has the functions that a client of the [control socket](crate::control_socket) arms. Its
-    /// thresholds are ticks.
+    /// The set has the functions that a client of the [control socket](crate::control_socket) arms.
+    /// Its thresholds are ticks.
     pub const LIVE: u32 = 2;
 }
 

@@ -13,9 +13,10 @@
 //!
 //! The first area belongs to the process that made the arena: the recorder, or the traced process
 //! itself, which has its triggers from a [set](crate::site_set). That process writes the area's
-//! rules and sites. The other areas are for clients of the [control socket](crate::control_socket) that
-//! arm functions while the process runs. The traced process gives each client an area, writes its
-//! sites, and takes the area back when the client has disconnected.
+//! rules and sites. The other areas are for clients of the
+//! [control socket](crate::control_socket) that arm functions while the process runs. The traced
+//! process gives each client an area, writes its sites, and takes the area back when the client has
+//! disconnected.
 //!
 //! The sites are in the order of their code offsets. There is room for two copies: new sites are
 //! written, with all others, into the half that isn't in use, and become valid when

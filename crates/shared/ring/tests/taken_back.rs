@@ -6,8 +6,8 @@
 //!
 //! Hooks' stores are ordered on x86-64, so they are releases here. A reader copies twice, with a
 //! fence in between, and accepts the words that are the same, up to the first difference
-//! (`keep_settled` of `crates/files/tracefile`, and the same in `crates/processes/live` and in the runtime's
-//! snapshots).
+//! (`keep_settled` of `crates/files/tracefile`, and its likes in `crates/processes/live` and in the
+//! runtime's snapshots).
 #![cfg(loom)]
 
 use loom::sync::Arc;

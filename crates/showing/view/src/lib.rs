@@ -10,7 +10,7 @@
 //! packed, spill    its cells in little memory, or in a temporary file
 //! window           calls from the file, where levels are too coarse
 //! counted          calls that were counted beside the rings
-//! answers          values about the files, for a viewer in this process, such as that of the terminal
+//! answers          values about the files, for a viewer in this process, such as the terminal's
 //! requests, query  requests of the page -> these answers in JSON, or in columns
 //! alone            one page with everything in it
 //! http, server     loopback only, with a secret; assets: the page's files

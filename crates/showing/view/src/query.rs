@@ -85,7 +85,7 @@ impl Query {
         Ok(Scope { from, to, tracks: self.tracks()?, call: None })
     }
 
-    /// What a table has a row for each of.
+    /// By which a table groups calls: there is a row for each.
     pub fn grouping(&self) -> Answered<Grouping> {
         Ok(match self.text("by").unwrap_or("function") {
             "function" => Grouping::Function,

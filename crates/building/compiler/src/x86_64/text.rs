@@ -1,4 +1,4 @@
-//! What instructions in the text for the assembler are, in AT&T syntax.
+//! Kinds of instructions in text for the assembler, in AT&T syntax.
 
 use everycall_format::site::site_kind;
 

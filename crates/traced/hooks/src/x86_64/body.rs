@@ -4,7 +4,8 @@
 ///
 /// The frame may have grown since the entry, so an exit recognises the innermost open call by its
 /// function. If its stack pointer is lower than the hook's, it belongs to a dead frame, unless the
-/// function has released its frame and jumped here: then the hook's return address is the call site.
+/// function has released its frame and jumped here: then the hook's return address is the call
+/// site.
 macro_rules! body_asm {
     () => {
         "

@@ -171,8 +171,9 @@ macro_rules! saving_asm {
     .cfi_startproc
     .endm
 
-    # What hooks that are always called continue with, right before the hook of sites, which doesn't
-    # test whether events may go without a stamp: sites of such processes lead elsewhere.
+    # Code with which hooks that are always called continue. It stands right before the hook of
+    # sites, which doesn't test whether events may go without a stamp: sites of such processes lead
+    # elsewhere.
     .macro everycall_called_way what
     .globl  everycall_called_\\what
     .hidden everycall_called_\\what

@@ -72,7 +72,7 @@ macro_rules! sites_asm {
     1:  ret
     everycall_function_end __fentry__
 
-    # What follows the reservation of an entry's slot.
+    # Writes an entry into the slot that was reserved for it.
     .macro everycall_write_entry
         everycall_push jbe, everycall_slow_entry_pushed
         movl    40(%rsp), %ecx

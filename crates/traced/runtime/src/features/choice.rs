@@ -1,6 +1,6 @@
 //! Which calls of a trigger are kept: the slowest, the first or the newest, a limited number and
-//! size of them, and at most one per interval. The rules are those of `record` (`crates/recording/triggers`,
-//! `Choice`).
+//! size of them, and at most one per interval. The rules are those of `record`
+//! (`crates/recording/triggers`, `Choice`).
 
 use crate::state::kept_calls::{Choice, Kept};
 use everycall_format::site_set::{KEEP_MAX, KEEP_PERHAPS, SetRule, keep_by};

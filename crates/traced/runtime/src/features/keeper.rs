@@ -2,9 +2,9 @@
 //! file, written by a [helper] that lives as long as there are calls to keep. The thread that made
 //! the slow call only starts the helper.
 //!
-//! The rules are those of `record` (`crates/recording/triggers`, `Choice`): the slowest, the first or the
-//! newest calls are kept, a limited number and size for each trigger, and at most one per interval.
-//! The file of a call that is replaced is deleted.
+//! The rules are those of `record` (`crates/recording/triggers`, `Choice`): the slowest, the first
+//! or the newest calls are kept, a limited number and size for each trigger, and at most one per
+//! interval. The file of a call that is replaced is deleted.
 #![allow(unsafe_code)] // A thread of ours gets a pointer to the process, and has a cell.
 
 use crate::features::snapshot::{self, Moment, Sink};

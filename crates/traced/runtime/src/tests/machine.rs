@@ -1,8 +1,8 @@
 //! A thread of a traced program: calls, their hooks step by step, signals in between, and jumps out
 //! of them.
 //!
-//! If you change a hook in crates/traced/hooks, change it here. A step here is one instruction there that
-//! accesses memory which others read.
+//! If you change a hook in crates/traced/hooks, change it here. A step here is one instruction there
+//! that accesses memory which others read.
 #![allow(unsafe_code)] // The arena and the stacks of a pretended thread, by their addresses.
 
 extern crate std;

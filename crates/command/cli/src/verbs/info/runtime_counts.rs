@@ -1,4 +1,4 @@
-//! What the runtime counted that it could not do.
+//! Counts of things that the runtime could not do.
 
 use std::fmt::{self, Write};
 

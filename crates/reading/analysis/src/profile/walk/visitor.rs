@@ -1,4 +1,4 @@
-//! What profiles receive of the calls of a walk.
+//! The interface by which profiles receive the calls of a walk.
 
 use everycall_export::{Call, Thread};
 use everycall_timeline::StateTimes;
