@@ -78,8 +78,8 @@ fn fill(usr: &Path, binaries: &Path) -> Result<(), String> {
         "MIT or Apache-2.0, at your choice: LICENSE-MIT, LICENSE-APACHE.\n",
     )
     .map_err(|error| format!("{}: {error}", documents.display()))?;
-    let kit = usr.join("share/man");
-    Step::new(&root, &everycall).args(["man", "--install"]).args([&kit]).run()?;
+    let pages = usr.join("share/man");
+    Step::new(&root, &everycall).args(["man", "--install"]).args([&pages]).run()?;
     for (shell, place) in COMPLETIONS {
         let place = usr.join(place);
         make_folder_of(&place)?;
