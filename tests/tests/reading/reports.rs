@@ -954,20 +954,21 @@ fn corrected_times_are_measured_ones_without_what_hooks_cost() {
         let mut replay = place.command(everycall());
         let calls = successful(replay.args(["replay", "-f", "json", "--corrected"]).arg(&recording.file));
         let calls: Vec<Value> = calls.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        for name in ["leaf", "middle", "main"] {
-            let all =
-                calls.iter().filter(|call| call["name"].as_str().is_some_and(|of| of.starts_with(name)));
-            let total: f64 = all
-                .map(|call| {
-                    let of = |end: &str| number(call, &format!("corrected{end}_ns"));
-                    assert!(of("_low") <= of("") && of("") <= of("_high"), "{call}");
-                    assert!(of("_high") <= number(call, "dur_ns"), "{call}");
-                    of("") as f64
-                })
-                .sum();
-            let reported = number(row(name), "corrected_total_ns") as f64;
-            // Each is rounded, and none is below 0.
-            assert!((total - reported).abs() < 20_000.0 + reported / 20.0, "{name}: {total}, {reported}");
+        // The child is forked after all calls of the program.
+        let of_program = |call: &&Value| call["pid"] == calls[0]["pid"];
+        for (name, hooks) in [("leaf", inside), ("middle", 11.0 * inside + 10.0 * outside)] {
+            let is_named = |call: &&Value| call["name"].as_str().is_some_and(|of| of.starts_with(name));
+            let mut count = 0;
+            for call in calls.iter().filter(of_program).filter(is_named) {
+                let of = |end: &str| number(call, &format!("corrected{end}_ns"));
+                assert!(of("_low") <= of("") && of("") <= of("_high"), "{call}");
+                assert!(of("_high") <= number(call, "dur_ns"), "{call}");
+                // None is below 0.
+                let left = (number(call, "dur_ns") as f64 - hooks).max(0.0);
+                assert!((of("") as f64 - left).abs() < 3.0 + hooks / 1e3, "{name}: {left}, {call}");
+                count += 1;
+            }
+            assert_eq!(count, if name == "leaf" { 10_000 } else { 1_000 });
         }
 
         // The program's CPU time without tracing is only known of one process.

@@ -36,12 +36,15 @@ const SERVER_C: &str = "#include <fcntl.h>\n#include <stdlib.h>\n#include <time.
     }\n";
 const PLUGIN_C: &str = "#include <unistd.h>\nint calls;\nvoid plugged(void) { usleep(3000); calls++; }\nvoid handle_request(int id) { (void)id; }\n";
 /// A program as it is, which loads a plugin.
-const HOST_C: &str = "#include <dlfcn.h>\n#include <unistd.h>\n\
+const HOST_C: &str = "#include <dlfcn.h>\n#include <fcntl.h>\n#include <unistd.h>\n\
     int main(int count, char **arguments) {\n\
         void *plugin = dlopen(arguments[1], RTLD_NOW);\n\
         if (!plugin) return count;\n\
         void (*plugged)(void) = (void (*)(void))dlsym(plugin, \"plugged\");\n\
-        for (int round = 0; round < 50; round++) { plugged(); usleep(5000); }\n\
+        for (int round = 0; round < 50 || count > 2; round++) {\n\
+            plugged(); usleep(5000);\n\
+            if (round == 10) close(creat(\"called\", 0600));\n\
+        }\n\
         return 0;\n\
     }\n";
 const APP_PY: &str =

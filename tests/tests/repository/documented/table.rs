@@ -32,8 +32,8 @@ const ATTACHED: &str = "needs Python 3.14; tested in python_attach.rs";
 const INTEL_PT: &str = "needs a CPU with Intel PT; made-up files are imported by imports.rs";
 const LONG: &str = "takes too long for a test";
 const ANSWERS: &str = "needs programs of other packages; run by answers.rs";
-pub const STARTS_A_SERVER: &str =
-    "./server & server=$!; sleep 0.3; kill -USR2 $server; sleep 0.5; kill $server; ls server-$server-*.ect";
+pub const STARTS_A_SERVER: &str = "rm -f called; ./server & server=$!; until [ -e called ]; do sleep 0.1; done; kill -USR2 $server; \
+     until ls server-$server-*.ect; do sleep 0.1; done; kill $server";
 
 /// By the text of the document.
 pub const TABLE: &[(&str, Run)] = &[
@@ -618,8 +618,8 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "EVERYCALL_CRASH=FOLDER ./host ./plugin.so",
         So(
-            "export LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so; EVERYCALL_CRASH=my-crashes ./host ./plugin.so & \
-            sleep 0.2; kill -9 $!; unset LD_PRELOAD; everycall replay my-crashes/host-$!.arena | grep plugged",
+            "export LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so; rm -f called; EVERYCALL_CRASH=my-crashes ./host ./plugin.so long & \
+            until [ -e called ]; do sleep 0.1; done; kill -9 $!; unset LD_PRELOAD; everycall replay my-crashes/host-$!.arena | grep plugged",
         ),
     ),
     (
@@ -631,8 +631,8 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "EVERYCALL_SNAPSHOT_SIGNAL=USR2 ./host ./plugin.so",
         So(
-            "LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_SNAPSHOT_SIGNAL=USR2 ./host ./plugin.so & \
-            sleep 0.2; kill -USR2 $!; wait; everycall replay host-$!-1.ect | grep plugged",
+            "rm -f called; LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_SNAPSHOT_SIGNAL=USR2 ./host ./plugin.so long & \
+            until [ -e called ]; do sleep 0.1; done; kill -USR2 $!; until everycall replay host-$!-1.ect | grep plugged; do sleep 0.1; done; kill $!",
         ),
     ),
     (
@@ -804,8 +804,10 @@ pub const TABLE: &[(&str, Run)] = &[
     ("EVERYCALL_START=off ./server &", So("EVERYCALL_START=off ./server 10")),
     (
         "everycall trace $! 'handle_*' --for 10s -o slow.ect",
-        So("EVERYCALL_START=off ./server 100000 & server=$!; sleep 0.3; \
-             everycall trace $server 'handle*' --for 1s -o slow.ect; kill $server; everycall info slow.ect | grep -q handle"),
+        So(
+            "rm -f called; EVERYCALL_START=off ./server 100000 & server=$!; until [ -e called ]; do sleep 0.1; done; \
+             everycall trace $server 'handle*' --for 1s -o slow.ect; kill $server; everycall info slow.ect | grep -q handle",
+        ),
     ),
     ("everycall record --only PATTERN -- ./app", So("everycall record --only 'handle*' -- ./server 10")),
     ("everycall record --not PATTERN -- ./app", So("everycall record --not 'handle*' -- ./server 10")),
@@ -932,25 +934,25 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "everycall count PID",
         So(
-            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; everycall count $server | grep -q handle; kill $server",
+            "rm -f called; EVERYCALL_COUNT=calls ./server 100000 & server=$!; until [ -e called ]; do sleep 0.1; done; everycall count $server | grep -q handle; kill $server",
         ),
     ),
     (
         "everycall count PID -o before.ect",
         So(
-            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; everycall count $server -o before.ect | grep -q handle; kill $server",
+            "rm -f called; EVERYCALL_COUNT=calls ./server 100000 & server=$!; until [ -e called ]; do sleep 0.1; done; everycall count $server -o before.ect | grep -q handle; kill $server",
         ),
     ),
     (
         "everycall count PID --since before.ect",
         So(
-            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; everycall count $server -o before.ect; sleep 0.3; everycall count $server --since before.ect | grep -q handle; kill $server",
+            "rm -f called; EVERYCALL_COUNT=calls ./server 100000 & server=$!; until [ -e called ]; do sleep 0.1; done; everycall count $server -o before.ect; sleep 0.3; everycall count $server --since before.ect | grep -q handle; kill $server",
         ),
     ),
     (
         "everycall count PID --every 1s",
         So(
-            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; timeout 2 everycall count $server --every 1s | grep -q handle; kill $server",
+            "rm -f called; EVERYCALL_COUNT=calls ./server 100000 & server=$!; until [ -e called ]; do sleep 0.1; done; timeout 2 everycall count $server --every 1s | grep -q handle; kill $server",
         ),
     ),
     ("everycall count --only 'handle*' -- ./app", So("everycall count --only 'handle*' -- ./server 10")),

@@ -456,9 +456,13 @@ fn what_comes_later_is_recorded() {
     assert!(calls("after").iter().all(|call| call.contains("\"depth\":3,")), "{:?}", calls("after"));
     // More programs at the same time than have a place to ask in.
     let storm = "$EVERYCALL record --all -o many.ect -- sh -c 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do ./main child & done; wait'";
-    assert_eq!(here.shell(storm).code, Some(0));
+    let stormed = here.shell(storm);
+    assert_eq!(stormed.code, Some(0));
     let json = here.succeed("replay -f json many.ect").stdout;
-    assert_eq!(json.matches("\"name\":\"last\"").count(), 24 * 6);
+    let calls = json.matches("\"name\":\"last\"").count();
+    // Programs wait for hooks for a bounded time. Those that ran on without them are counted.
+    let is_late = stormed.stderr.contains("could not open in time");
+    assert!(calls == 24 * 6 || is_late && calls % 6 == 0 && calls >= 12 * 6, "{calls}: {}", stormed.stderr);
 }
 
 /// Unwinders find the callers of each instruction of trampolines and hooks: libgcc's from handlers
