@@ -16,6 +16,7 @@ mod sql;
 mod triggers;
 mod tui;
 mod view;
+mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub use sql::{ResultFormat, SqlArguments};
 pub use triggers::{KeepArguments, KeepBy, LiveTriggerArguments, ResolveArguments, TriggerArguments};
 pub use tui::TuiArguments;
 pub use view::ViewArguments;
+pub use why::WhyArguments;
 
 /// The command's purpose, in one line.
 pub const SUMMARY: &str = "Records every function call of a program, and shows what happened";
@@ -195,6 +197,13 @@ pub enum Verb {
     /// of a function, the tree of all paths, the slowest calls, and what changed between runs.
     /// docs/reference/report.md says how each number is computed.
     Report(Box<ReportArguments>),
+    /// Explain why a call was slow, on one page
+    ///
+    /// The slowest kept call, or the slowest call of a function, beside the median of its function:
+    /// where the time went, what it waited for and who held it, which functions differ, arguments,
+    /// and what the trace lacks. With each statement comes the command that shows more.
+    /// docs/reference/why.md describes the JSON.
+    Why(Box<WhyArguments>),
     /// Query traces with SQL: calls, functions, threads, states, labels and more as tables
     ///
     /// `everycall sql app.ect 'select function, own_ns from functions order by own_ns desc limit

@@ -30,6 +30,7 @@ mod trace;
 mod trigger;
 mod tui;
 mod view;
+mod why;
 
 use std::process::ExitCode;
 
@@ -69,6 +70,7 @@ pub fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Tui(arguments) => tui::run(*arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Report(arguments) => report::run(*arguments),
+        Verb::Why(arguments) => why::run(&arguments),
         #[cfg(feature = "sql")]
         Verb::Sql(arguments) => sql::run(&arguments),
         #[cfg(not(feature = "sql"))]

@@ -14,3 +14,4 @@ mod tail_calls;
 mod thunks;
 mod twins;
 mod untouched;
+mod why;

@@ -113,6 +113,7 @@ pub struct Explanation<'f> {
     outermost: Option<usize>,
     called: FxHashMap<FunctionNumber, (u64, u64)>,
     bounds: [u64; 3],
+    p50_ns: u64,
     /// The call that is to be explained in the place of the slow ones.
     only: Option<CallPlace>,
     /// Process and thread of the calls that follow.
@@ -121,6 +122,9 @@ pub struct Explanation<'f> {
     jumped: Option<Jumped>,
     /// Number of calls that ended.
     ended: u32,
+    /// Of the calls of the second pass, the one nearest to the median: how far it is from that,
+    /// where it is, and when it ended.
+    nearest: Option<(u64, CallPlace, u64)>,
 }
 
 impl<'f> Explanation<'f> {
@@ -139,11 +143,13 @@ impl<'f> Explanation<'f> {
             outermost: None,
             called: FxHashMap::default(),
             bounds: [0; 3],
+            p50_ns: 0,
             only: None,
             thread: (0, 0),
             follows_tails: false,
             jumped: None,
             ended: 0,
+            nearest: None,
         }
     }
 
@@ -183,6 +189,7 @@ impl<'f> Explanation<'f> {
         let (below, above) = (|ns: u64| ns - ns / 64, |ns: u64| ns.saturating_add(ns / 64));
         let slow = below(at(9_900)).min(times.max().unwrap_or(0));
         self.bounds = [below(at(4_500)), above(at(5_500)), slow];
+        self.p50_ns = at(5_000);
     }
 
     fn pass(&mut self, view: &TraceView<'_>, filter: &Filter) {
@@ -212,6 +219,11 @@ impl<'f> Explanation<'f> {
         }
         if (from..=until).contains(&duration_ns) {
             self.median.add(call, &tail, &self.called);
+            let off = duration_ns.abs_diff(self.p50_ns);
+            if self.nearest.is_none_or(|(best, ..)| off < best) {
+                let end_ns = call.start_ns.saturating_add(duration_ns);
+                self.nearest = Some((off, self.place_of(call), end_ns));
+            }
         }
     }
 
@@ -223,6 +235,12 @@ impl<'f> Explanation<'f> {
     fn place_of(&self, call: &EndedCall) -> CallPlace {
         let (pid, tid) = self.thread;
         CallPlace { pid, tid, depth: call.depth, start_ns: call.start_ns }
+    }
+
+    /// After the second pass: the call whose duration is nearest to the median, and when it ended.
+    #[must_use]
+    pub fn median_call(&self) -> Option<(CallPlace, u64)> {
+        self.nearest.map(|(_, place, end_ns)| (place, end_ns))
     }
 
     /// The functions that occurred.

@@ -11,6 +11,8 @@ use everycall_export::without_parameters;
 use everycall_io::say;
 use everycall_timeline::{Bars, Clock, EndKind};
 use everycall_units::{Count, Duration, Several};
+use everycall_why::commands::{moment, only, quoted};
+use everycall_why::{Part, PartKind, parts};
 use serde_json::{Map, Value, json};
 
 use super::columns::with_error;
@@ -25,7 +27,7 @@ use crate::output::{clean, print, print_as};
 use crate::traces;
 
 /// Why a file with counts isn't enough.
-const ONLY_COUNTED: &str = "its calls were counted, not recorded, so nothing is known of single calls and \
+pub const ONLY_COUNTED: &str = "its calls were counted, not recorded, so nothing is known of single calls and \
     callers; `everycall report FILE` shows the counts, `everycall record` records calls";
 
 /// Default number of slowest calls.
@@ -402,16 +404,7 @@ fn began(shown: Shown, calendar: &Calendar, run: Option<&Run>, ns: u64) -> Strin
     match (shown, clock, clock.and_then(Clock::wall)) {
         (Shown::Wall, _, Some(wall)) => calendar.stamp(wall.realtime_ns(ns)),
         (Shown::Raw, Some(clock), _) => format!("{} ticks", clock.ticks(ns)),
-        _ => at(ns),
-    }
-}
-
-/// A time in the trace, exact enough for `--since`.
-fn at(ns: u64) -> String {
-    match ns {
-        0..1_000_000 => format!("{}.{:03}us", ns / 1_000, ns % 1_000),
-        1_000_000..1_000_000_000 => format!("{}.{:06}ms", ns / 1_000_000, ns % 1_000_000),
-        _ => format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000),
+        _ => moment(ns),
     }
 }
 
@@ -423,19 +416,13 @@ fn of_kept(arguments: &ReportArguments) -> String {
 /// The command that shows a call.
 fn command(arguments: &ReportArguments, call: &SlowCall, name: &str) -> String {
     let file = arguments.traces.get(call.trace).map(|path| path.display().to_string()).unwrap_or_default();
-    let plain = |text: &str| {
-        text.chars().all(|character| character.is_ascii_alphanumeric() || "_-./:".contains(character))
-    };
-    let quoted = |text: &str| {
-        if plain(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-    };
     let kept = of_kept(arguments);
     format!(
         "everycall replay --tid {} --since {} --until {} --function {} {kept}{}",
         call.tid,
-        at(call.start_ns),
-        at(call.end_ns),
-        quoted(&format!("^{}$", regex::escape(name))),
+        moment(call.start_ns),
+        moment(call.end_ns),
+        quoted(&only(name)),
         quoted(&file)
     )
 }
@@ -472,10 +459,7 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             ),
         ));
     }
-    let mut parts = parts(&explanation, slow, median);
-    parts.sort_by(|one, other| {
-        other.more_ns.abs().total_cmp(&one.more_ns.abs()).then_with(|| one.name.cmp(&other.name))
-    });
+    let parts = parts(&explanation);
     let doings = |of: &Doings| {
         json!({
             "calls": of.calls,
@@ -491,11 +475,11 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             .iter()
             .map(|part| {
                 json!({
-                    "part": part.kind,
-                    "name": part.full_name,
+                    "part": part.kind.name(),
+                    "name": named(part, &explanation).1,
                     "median_ns_per_call": part.median_ns,
                     "slow_ns_per_call": part.slow_ns,
-                    "difference_ns": part.more_ns,
+                    "difference_ns": part.more_ns(),
                     "median_calls_per_call": part.median_calls,
                     "slow_calls_per_call": part.slow_calls,
                 })
@@ -540,7 +524,7 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     let all = (slow_ns - median_ns).abs().max(1.0);
     let limit = arguments.limit.filter(|limit| *limit > 0).unwrap_or(20);
     lines.extend(parts.iter().take(limit).map(|part| {
-        let calls = if part.kind == "call" {
+        let calls = if matches!(part.kind, PartKind::Call(_)) {
             // A fraction says something of small numbers only.
             let digits = usize::from(part.median_calls.max(part.slow_calls) < 1000.0);
             format!("{:.digits$} -> {:.digits$}", part.median_calls, part.slow_calls)
@@ -550,72 +534,34 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
         [
             time(part.median_ns),
             time(part.slow_ns),
-            time(part.more_ns),
-            format!("{:.0} %", 100.0 * part.more_ns / all),
+            time(part.more_ns()),
+            format!("{:.0} %", 100.0 * part.more_ns() / all),
             calls,
-            clean(&part.name),
+            clean(&named(part, &explanation).0),
         ]
     }));
     out.push_str(&fitted(&lines, room(arguments)));
     let files: Vec<_> = arguments.traces.iter().map(|path| path.display().to_string()).collect();
     let files = format!("{}{}", of_kept(arguments), files.join(" "));
     out.push_str(&format!("\nnext: everycall report --slowest '{}' {files}\n", clean(text)));
-    if let Some(part) = parts.first().filter(|part| part.kind == "call" && part.more_ns > 0.0) {
-        let name = part.full_name.as_deref().unwrap_or_default();
-        out.push_str(&format!("      everycall report --explain '{}' {files}\n", clean(name)));
+    let longest = parts.first().filter(|part| part.more_ns() > 0.0);
+    if let Some(name) = longest.and_then(|part| named(part, &explanation).1) {
+        out.push_str(&format!("      everycall report --explain '{}' {files}\n", clean(&name)));
     }
     print(&out)?;
     notes::print_notes(&explanation.notes, &arguments.traces);
     Ok(ExitCode::SUCCESS)
 }
 
-/// A part of the calls, per call.
-struct Part {
-    kind: &'static str,
-    name: String,
-    full_name: Option<String>,
-    median_ns: f64,
-    slow_ns: f64,
-    more_ns: f64,
-    median_calls: f64,
-    slow_calls: f64,
-}
-
-fn parts(explanation: &Explanation<'_>, slow: &Doings, median: &Doings) -> Vec<Part> {
-    let part = |kind, name: String, full_name, of: [(&Doings, u64, u64); 2]| {
-        let [(median, median_ns, median_calls), (slow, slow_ns, slow_calls)] = of;
-        let (median_ns, slow_ns) = (median.per_call(median_ns), slow.per_call(slow_ns));
-        let (median_calls, slow_calls) = (median.per_call(median_calls), slow.per_call(slow_calls));
-        Part {
-            kind,
-            name,
-            full_name,
-            median_ns,
-            slow_ns,
-            more_ns: slow_ns - median_ns,
-            median_calls,
-            slow_calls,
+/// How a part of calls is named: for people, and a function's complete name.
+fn named(part: &Part, explanation: &Explanation<'_>) -> (String, Option<String>) {
+    match part.kind {
+        PartKind::Own => ("own time, with what isn't traced and waiting".to_owned(), None),
+        PartKind::Suspended => ("suspended: others ran instead of the fiber".to_owned(), None),
+        PartKind::Tail => ("at most: what their tail calls led to, which isn't traced".to_owned(), None),
+        PartKind::Call(number) => {
+            let function = explanation.functions().get(number).cloned().unwrap_or_default();
+            (function.name, Some(function.identity.name))
         }
-    };
-    let own = "own time, with what isn't traced and waiting".to_owned();
-    let mut parts = vec![part("own", own, None, [(median, median.own_ns, 0), (slow, slow.own_ns, 0)])];
-    if slow.suspended_ns + median.suspended_ns > 0 {
-        let suspended = "suspended: others ran instead of the fiber".to_owned();
-        let of = [(median, median.suspended_ns, 0), (slow, slow.suspended_ns, 0)];
-        parts.push(part("suspended", suspended, None, of));
     }
-    if slow.tails_ns + median.tails_ns > 0 {
-        let tails = "at most: what their tail calls led to, which isn't traced".to_owned();
-        parts.push(part("tail", tails, None, [(median, median.tails_ns, 0), (slow, slow.tails_ns, 0)]));
-    }
-    let called: std::collections::BTreeSet<u32> =
-        slow.called.keys().chain(median.called.keys()).copied().collect();
-    for number in called {
-        let function = explanation.functions().get(number).cloned().unwrap_or_default();
-        let of = |doings: &Doings| doings.called.get(&number).copied().unwrap_or_default();
-        let ((median_ns, median_calls), (slow_ns, slow_calls)) = (of(median), of(slow));
-        let of = [(median, median_ns, median_calls), (slow, slow_ns, slow_calls)];
-        parts.push(part("call", function.name, Some(function.identity.name), of));
-    }
-    parts
 }
