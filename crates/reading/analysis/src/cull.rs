@@ -1,7 +1,7 @@
 //! Which functions to leave out of a build so that tracing the rest costs no more than a budget.
 
 use crate::budget::Budget;
-use crate::profile::FunctionRow;
+use everycall_profile::FunctionRow;
 
 /// The functions to leave out, and the effect. Shares are relative to the program's own time,
 /// without hooks.

@@ -7,7 +7,7 @@ use everycall_export::Names as _;
 use everycall_timeline::{EventClock, Location, TimelineEvent, Trace};
 
 use crate::names::SymbolNames;
-use crate::profile::Sketch;
+use everycall_profile::Sketch;
 
 /// Functions that are listed.
 const WIDEST: usize = 10;

@@ -4,7 +4,8 @@
 //! open            path -> TraceFile             .ect files, and crash files read as if they were
 //! names           TraceFile + Trace -> SymbolNames    functions, sources, inlined calls; opened on demand
 //! view            Trace + SymbolNames -> TraceView    the timeline, its pairings checked by the code
-//! profile         TraceView -> Profile          calls, own and total time per function
+//! summing         TraceView -> Profile          its calls for the sums of everycall-profile
+//! stored          Profile <-> files
 //! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
 //! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
@@ -59,28 +60,32 @@ mod intervals;
 mod kept;
 mod names;
 mod open;
-mod profile;
 mod sampled;
 mod source_notes;
+pub mod stored;
+mod summing;
+#[cfg(test)]
+mod testing;
 mod totals;
 mod view;
 mod waits;
 
 pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
-pub use corrected::{Corrected, Correction, EventPrice, HookTime, NoPrices, Range, WholeRun};
+pub use corrected::EventPrice;
 pub use cull::{Cull, Culled, cull};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
+pub use everycall_profile::{
+    Allocations, CallPlace, CallSource, Corrected, Correction, Doings, Edge, Edges, Explanation, Focus,
+    Function, FunctionIdentity, FunctionNumber, FunctionRow, Functions, Grouping, HookTime, Key, NoPrices,
+    Node, Notes, Order, PATHS_MAX, PlaceOf, Profile, ROOT, Range, Row, Sketch, SlowCall, Slowest, Split,
+    StretchNotes, SumBounds, Sums, Tree, ValueOf, ValueText, WholeCall, WholeCalls, WholeRun, machine,
+};
 pub use intervals::{EventIntervals, WideFunction, event_intervals};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
-pub use profile::{
-    AllCalls, Allocations, CallPlace, Doings, Edge, Edges, Explanation, Focus, Function, FunctionFinder,
-    FunctionIdentity, FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX,
-    Profile, ROOT, Row, Sketch, SlowCall, Slowest, Stretch, StretchNotes, Stretches, SumBounds, Sums, Tree,
-    ValueOf, ValueText, WholeCall, WholeCalls, all_calls, machine, stored,
-};
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};
+pub use summing::{AllCalls, FunctionFinder, Stretch, Stretches, all_calls};
 pub use totals::{lost_events, marks_by_count, ring_that_keeps_all, runtime_counts};
 pub use view::{LabelledEvents, TraceView};

@@ -17,6 +17,7 @@ use everycall_export::{Details, FunctionName, Inlined, Names};
 use everycall_format::ect::IMPORTED_BUILD_ID;
 use everycall_format::frame::STEP;
 use everycall_format::frame_pattern::module_of;
+use everycall_profile::Split;
 use everycall_reader::{EmbeddedSource, Module, Source, TraceFile};
 use everycall_symbols::{
     CompiledSource, FunctionId, InlinedCall, KeptSymbols, Leave, ModuleIdentity, NamedFunction, PathMap,
@@ -62,18 +63,6 @@ pub enum FunctionGroup {
     },
     /// An address.
     At(Location),
-}
-
-/// Whether compilers have split a function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Split {
-    /// They haven't.
-    #[default]
-    No,
-    /// Its calls may continue in a part.
-    Whole,
-    /// It is such a part.
-    Part,
 }
 
 /// How functions are named, and where their binaries and sources are searched.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everycall_export::{self as export, TraceSource};
+use everycall_profile::{Correction, NoPrices, Prices};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
     Checkpoint, Location, Mark, MarkKind, MarkName, PairingStats, Part, ThreadEvents, ThreadInfo,
@@ -14,9 +15,9 @@ use everycall_timeline::{
 };
 
 use crate::budget::named_marks;
-use crate::corrected::{Correction, NoPrices, Prices, WithoutHooks};
+use crate::corrected::{WithoutHooks, prices_of};
 use crate::names::SymbolNames;
-use crate::profile::{Stretch, Stretches};
+use crate::summing::{Stretch, Stretches};
 use crate::waits::Waits;
 
 /// The timeline with jumps from the code. Symbols may reject a pairing of entry and exit. Calls
@@ -174,7 +175,7 @@ impl<'t> TraceView<'t> {
     ///
     /// Where that isn't known.
     pub fn without_hooks(self) -> Result<TraceView<'t>, NoPrices> {
-        let (prices, range) = Prices::of(self.trace)?;
+        let (prices, range) = prices_of(self.trace)?;
         Ok(TraceView { hooks: Some((prices, Correction::new(range))), ..self })
     }
 

@@ -11,11 +11,11 @@
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::calls::CallValues;
 use crate::filtered::{Event, Point, Start, UntracedSlice};
 use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 use crate::tails::{Jumps, Tails};
+use everycall_calls::CallValues;
 
 /// Number of levels that are drawn. Perfetto supports 512, the last of which shows the deeper
 /// calls.

@@ -22,10 +22,11 @@ use crate::filtered::{Event, Filtered, Point, PointKind};
 use crate::names::{Functions, Names};
 use crate::off_cpu::Walk;
 use crate::portions::Portions;
-use crate::selection::Window;
-use crate::source::{Process, Source, Thread, process_titles};
+use crate::source::{Process, Source, process_titles};
 use crate::summary::{MANY_SLICES, Note, Summary};
 use crate::switches::{Switch, switches};
+use everycall_calls::Thread;
+use everycall_calls::Window;
 
 /// The state of an export.
 pub(crate) struct Export<'a, S> {

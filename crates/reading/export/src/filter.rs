@@ -26,13 +26,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use everycall_timeline::TimelineEvent;
+use everycall_calls::CallAt;
 use everycall_values::Value;
 use regex::Regex;
 
 use crate::calendar::WallTime;
 use crate::parse::ParseError;
-use crate::source::{Source, Thread};
+use crate::source::Source;
+use everycall_calls::Thread;
 
 /// Which calls are shown; the default shows all. See the module's head for what each condition means.
 #[derive(Clone, Debug, Default)]
@@ -89,30 +90,6 @@ impl ValueCondition {
 impl fmt::Debug for ValueCondition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("ValueCondition")
-    }
-}
-
-/// One call of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallAt {
-    /// When it began, in the times of the source.
-    pub start_ns: u64,
-    /// Number of enclosing calls.
-    pub depth: u32,
-}
-
-impl CallAt {
-    /// Its position among the begins of a thread.
-    #[must_use]
-    pub fn position(self, events: impl Iterator<Item = TimelineEvent>) -> Option<u64> {
-        let begins = events.filter_map(|event| match event {
-            TimelineEvent::Begin(begin) => Some(begin),
-            _ => None,
-        });
-        let mut begins = begins.zip(0..).take_while(|(begin, _)| begin.start_ns <= self.start_ns);
-        let is_it =
-            |begin: &everycall_timeline::Begin| (begin.start_ns, begin.depth) == (self.start_ns, self.depth);
-        begins.find(|(begin, _)| is_it(begin)).map(|(_, position)| position)
     }
 }
 

@@ -11,12 +11,12 @@ use everycall_timeline::{
 };
 use rustc_hash::FxHashSet;
 
-use crate::calls::{CallValues, Calls};
 use crate::filter::Filter;
 use crate::names::{FunctionId, Functions};
 use crate::off_cpu::OffCpu;
-use crate::selection::Window;
 use crate::source::{Correcting, Source};
+use everycall_calls::Window;
+use everycall_calls::{CallValues, Calls};
 
 /// Above this number of points behind a pending call, equal ones are merged.
 const PENDING_POINTS_MAX: usize = 1024;

@@ -29,7 +29,6 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod calendar;
-mod calls;
 mod draw;
 mod driver;
 mod excerpt;
@@ -66,14 +65,14 @@ mod values;
 use std::io::{self, Write};
 
 pub use calendar::{Calendar, WallTime};
-pub use calls::{Call, CallValues, Calls, JumpedCall, OpenCall};
+pub use everycall_calls::{Call, CallAt, CallValues, Calls, JumpedCall, OpenCall, Thread, Window};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
     MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
     Trace, ValuesNumber, Wait,
 };
 pub use everycall_values::{Value, plain_name, text as value_text};
-pub use filter::{CallAt, Filter, LabelPattern, ValueCondition, parse_function};
+pub use filter::{Filter, LabelPattern, ValueCondition, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use layouts::Layouts;
 pub use names::{Details, FunctionId, FunctionName, Inlined, Names};
@@ -82,10 +81,10 @@ pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use rows::{CALL, Row, RowFunction, Rows, What};
-pub use selection::{Window, labelled_calls};
+pub use selection::labelled_calls;
 pub use shorten::{NameLength, shortened_name};
 pub use source::name_of as name_of_value;
-pub use source::{Correcting, Process, Source, Thread, Times, TraceSource, end_ns, process_name};
+pub use source::{Correcting, Process, Source, Times, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 use crate::driver::CallSums;
 use crate::filtered::Event;
 use crate::frames::Frame;
-use crate::source::{Process, Thread};
+use crate::source::Process;
+use everycall_calls::Thread;
 
 /// Calls of one function by another.
 pub(crate) struct Pair {

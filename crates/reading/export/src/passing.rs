@@ -9,8 +9,9 @@ use crate::filter::Filter;
 use crate::filtered::{Event, PointKind};
 use crate::names::Names;
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 use crate::summary::Summary;
+use everycall_calls::Thread;
 
 /// Receives what passes a filter, thread by thread, in the order of time. Calls nest.
 pub trait Receiver {

@@ -11,8 +11,9 @@ use crate::driver::CallSums;
 use crate::filtered::{Event, PointKind};
 use crate::frames::Frame;
 use crate::names::Functions;
-use crate::source::{Process, Thread};
+use crate::source::Process;
 use crate::summary::Summary;
+use everycall_calls::Thread;
 
 /// Largest number of paths that are kept apart.
 const PATHS_MAX: usize = 1 << 18;

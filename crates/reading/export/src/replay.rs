@@ -46,7 +46,6 @@ use everycall_format::ect::LOG_FILE_TID;
 use everycall_io::terminal::line as visible;
 use everycall_timeline::{Bars, EndKind, Gap, Mark, MarkKind, Stream};
 
-use crate::calls::CallValues;
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, Start, Tail, UntracedSlice};
@@ -54,11 +53,13 @@ use crate::names::{Details, FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
 use crate::shorten::{NameLength, Shortable, columns};
-use crate::source::{Process, Source, Thread, Times};
+use crate::source::{Process, Source, Times};
 use crate::summary::Summary;
 use crate::text;
 use crate::times::{Moments, wall_accuracy};
 use crate::values;
+use everycall_calls::CallValues;
+use everycall_calls::Thread;
 use everycall_units::Count;
 
 /// Largest number of levels that are indented.

@@ -43,7 +43,6 @@ use std::io::{self, Write};
 
 use everycall_timeline::{Bars, EndKind, Gap, GapKind, Location, Mark, MarkKind, SpanEndKind, StateTimes};
 
-use crate::calls::CallValues;
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, PointKind, Tail};
@@ -52,12 +51,14 @@ use crate::labels::{Labels, OpenLabels, put_mark_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
-use crate::source::{Source, Thread, Times};
+use crate::source::{Source, Times};
 use crate::summary::Summary;
 use crate::tails::Tails as Jumping;
 use crate::text;
 use crate::times::JsonMoments;
 use crate::values;
+use everycall_calls::CallValues;
+use everycall_calls::Thread;
 
 /// Writes what passes `filter` as JSON lines, thread by thread.
 ///

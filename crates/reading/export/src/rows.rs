@@ -4,15 +4,15 @@
 
 use everycall_timeline::{Bars, EndKind, Gap, GapKind, Mark, MarkKind, ValuesNumber};
 
-use crate::calls::CallValues;
 use crate::driver::ThreadEvents;
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, PointKind};
 use crate::names::{FunctionId, Functions, Names};
 use crate::off_cpu::OffCpu;
-use crate::selection::Window;
 use crate::source::{Source, Times};
 use crate::text;
+use everycall_calls::CallValues;
+use everycall_calls::Window;
 
 /// The kind of rows of calls.
 pub const CALL: &str = "call";

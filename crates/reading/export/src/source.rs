@@ -1,9 +1,8 @@
 //! The interface between traces and outputs.
 
-use everycall_format::ect::LOG_FILE_TID;
+use everycall_calls::Thread;
 use everycall_timeline::{
-    Bars, Clock, Code, FIBERS_FROM, MarkName, Origin, TASKS_FROM, ThreadStates, TimelineEvent, Trace,
-    ValuesNumber, WallClock,
+    Bars, Clock, Code, MarkName, Origin, ThreadStates, TimelineEvent, Trace, ValuesNumber, WallClock,
 };
 use everycall_values::Value;
 use rustc_hash::FxHashMap;
@@ -34,38 +33,6 @@ pub struct Process {
     pub name: String,
     /// Words of its command line; empty if unknown.
     pub command: Vec<String>,
-}
-
-/// A thread as outputs show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Thread {
-    /// Its position in [`Source::processes`].
-    pub process: usize,
-    /// The kernel's number of the process.
-    pub pid: u32,
-    /// The kernel's number of the thread; for a fiber, [`FIBERS_FROM`] plus its number.
-    pub tid: u32,
-    /// Its name; empty if unknown.
-    pub name: String,
-    /// Short calls that were dropped in the time range of its events.
-    pub dropped: u64,
-    /// It isn't a thread: its events are counters of the process, which the recorder has sampled.
-    pub is_sampled: bool,
-}
-
-impl Thread {
-    /// Its number, if it is a task: a coroutine that threads run step by step.
-    #[must_use]
-    pub fn task(&self) -> Option<u32> {
-        self.fiber().and_then(|fiber| fiber.checked_sub(TASKS_FROM))
-    }
-
-    /// Its number, if it is a fiber; of a task, [`TASKS_FROM`] plus its number.
-    #[must_use]
-    pub fn fiber(&self) -> Option<u32> {
-        let is_fiber = |fiber: &u32| *fiber > 0 && self.tid < LOG_FILE_TID;
-        self.tid.checked_sub(FIBERS_FROM).filter(is_fiber)
-    }
 }
 
 /// Follows a thread's timeline, and computes the durations of calls without the cost of tracing.

@@ -10,7 +10,8 @@ use everycall_timeline::{
 use crate::filter::Filter;
 use crate::filtered::Event;
 use crate::names::{FunctionId, FunctionName, Functions, Names};
-use crate::source::{Process, Source, Thread};
+use crate::source::{Process, Source};
+use everycall_calls::Thread;
 
 /// Numbers of so many functions.
 pub(crate) fn function_ids(count: u64) -> Vec<FunctionId> {

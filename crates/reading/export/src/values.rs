@@ -3,8 +3,8 @@
 use everycall_timeline::ValuesNumber;
 use everycall_values::{CALL_SITE, Value, text};
 
-use crate::calls::CallValues;
 use crate::source::Source;
+use everycall_calls::CallValues;
 
 /// Names and texts of a call's values, for outputs that show them in a list.
 #[must_use]

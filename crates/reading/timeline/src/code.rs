@@ -1,7 +1,7 @@
 //! Facts from the modules' code about events, looked up once for each pair of places.
 
-use crate::event::TailCall;
-use crate::location::Location;
+use everycall_calls::Location;
+use everycall_calls::TailCall;
 
 /// Facts from the modules' code. Answers are cached, so finding them may be slow, and they must not
 /// change.

@@ -10,7 +10,7 @@
 //! thread, events come in the order of time and nest strictly: each [`TimelineEvent::Begin`] gets
 //! its [`TimelineEvent::End`], the ones begun last first.
 //!
-//! The crate knows no output format and no symbols. A caller who has the modules' code can reject a
+//! The events are those of `calls`. The crate knows no output format and no symbols. A caller who has the modules' code can reject a
 //! pairing and say which exits are jumps into other functions, see [`Code`].
 //!
 //! Not here: output formats, guessing.
@@ -27,10 +27,8 @@
 
 #[path = "x86_64.rs"]
 mod arch;
-mod bars;
 mod clock;
 mod code;
-mod event;
 mod live;
 mod location;
 mod log_lines;
@@ -38,13 +36,11 @@ mod marks;
 mod narrowing;
 mod order;
 mod pairing;
-mod pairing_stats;
 mod part;
 mod placing;
 mod process_tree;
 mod renames;
 mod sampled_states;
-mod samples;
 mod scan;
 mod slots;
 mod spans;
@@ -53,32 +49,30 @@ mod task_list;
 mod tasks;
 mod thread;
 mod thread_info;
-mod thread_states;
 mod trace;
 mod values;
 mod wall;
 
 pub use arch::system_call_name;
-pub use bars::{Bars, Interval, Intervals};
 pub use clock::{Clock, ClockQuality};
 pub use code::Code;
-pub use event::{
-    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
-    Returned, SpanEndKind, Stream, TailCall, TimelineEvent, Unstamped, Untraced,
+pub use everycall_calls::{
+    Bars, Begin, End, EndKind, FIBERS_FROM, Gap, GapKind, Instant, InstantKind, Interval, Intervals,
+    Location, Loss, LossKind, Mark, MarkKind, MarkName, PairingStats, Returned, SpanEndKind, StateSpan,
+    StateTimes, Stream, TASKS_FROM, TailCall, ThreadState, ThreadStates, TimelineEvent, Unstamped, Untraced,
+    ValuesNumber, Wait,
 };
 pub use everycall_reader::{EventClock, HookPrices, Origin, Price, Process, ProcessCalibration, SchedSource};
 pub use live::{LiveCarry, LiveThread, settled_words};
-pub use location::{Location, ModuleMap};
+pub use location::ModuleMap;
 pub use log_lines::LogLines;
 pub use marks::{MarkNames, NamedMarks};
-pub use pairing_stats::PairingStats;
 pub use part::{Part, PartEvents};
 pub use process_tree::Relative;
 pub use renames::Rename;
 pub use states::States;
 pub use thread::{Checkpoint, ThreadEvents};
-pub use thread_info::{FIBERS_FROM, TASKS_FROM, ThreadInfo};
-pub use thread_states::{StateSpan, StateTimes, ThreadState, ThreadStates, Wait};
+pub use thread_info::ThreadInfo;
 pub use trace::Trace;
-pub use values::{CapturedValues, ValuesNumber};
+pub use values::CapturedValues;
 pub use wall::WallClock;

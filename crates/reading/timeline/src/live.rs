@@ -11,15 +11,16 @@ use everycall_reader::OpenCall;
 use everycall_reader::event::Events;
 
 use crate::code::Code;
-use crate::event::{Mark, MarkKind, TimelineEvent};
-use crate::location::{Location, ModuleMap};
+use crate::location::ModuleMap;
 use crate::marks::{MarkNames, with_name};
 use crate::pairing::{Cuts, ListedCall, Pairing};
 use crate::placing::{self, Run};
 use crate::slots::{SlotDepth, Step, What};
 use crate::thread::has_unstamped;
 use crate::trace::Trace;
-use crate::values::ValuesNumber;
+use everycall_calls::Location;
+use everycall_calls::ValuesNumber;
+use everycall_calls::{Mark, MarkKind, TimelineEvent};
 
 /// One thread's timeline, as far as it was written.
 pub struct LiveThread<'t> {

@@ -8,9 +8,9 @@ use everycall_format::log_line::stream;
 use everycall_reader::log_line::{LogFormat, LogLine, format_address, log_payloads, output_line};
 use everycall_reader::{Module, Recording};
 
-use crate::event::{MarkName, Stream};
-use crate::location::Location;
 use crate::slots::What;
+use everycall_calls::Location;
+use everycall_calls::{MarkName, Stream};
 
 /// Different lines that are kept.
 const LINES_MAX: usize = 1 << 22;

@@ -7,9 +7,9 @@ use everycall_format::{label, tasks};
 use everycall_reader::event::label_name;
 use everycall_reader::xray_event::xray_event_text;
 
-use crate::event::MarkName;
 use crate::log_lines::LogLines;
 use crate::values::CapturedValues;
+use everycall_calls::MarkName;
 
 /// Limit on stored names, because a program that generates names could fill memory.
 const NAMES_MAX: usize = 1 << 16;

@@ -7,8 +7,8 @@ use everycall_reader::{FunctionRanges, FunctionSet, Module, Session};
 
 use crate::clock::Clock;
 use crate::code::Code;
-use crate::event::{Begin, GapKind, InstantKind, MarkKind, TailCall, TimelineEvent};
-use crate::location::Location;
+use everycall_calls::Location;
+use everycall_calls::{Begin, GapKind, InstantKind, MarkKind, TailCall, TimelineEvent};
 
 /// Callers of outermost calls that are kept for one thread; later ones are unknown.
 const CALLERS_MAX: usize = 1 << 16;

@@ -9,16 +9,17 @@ use everycall_format::label;
 
 use crate::clock::ClockWalk;
 use crate::code::{Answers, Caller, Code};
-use crate::event::{
-    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, Returned,
-    SpanEndKind, TailCall, TimelineEvent, Unstamped, Untraced,
-};
-use crate::location::{Location, ModuleMap};
-use crate::pairing_stats::PairingStats;
+use crate::location::ModuleMap;
 use crate::placing::{self, Run, STEP_NS};
 use crate::slots::{Step, What};
 use crate::spans::{self, Spans};
-use crate::values::ValuesNumber;
+use everycall_calls::Location;
+use everycall_calls::PairingStats;
+use everycall_calls::ValuesNumber;
+use everycall_calls::{
+    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, Returned,
+    SpanEndKind, TailCall, TimelineEvent, Unstamped, Untraced,
+};
 
 /// Calls that may be open at once; deeper ones are counted only.
 const DEPTH_MAX: usize = 1 << 19;

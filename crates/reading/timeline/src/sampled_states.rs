@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use everycall_format::sched::{SchedEvent, kind, sample};
 
-use crate::samples::{Sample, Samples};
-use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
+use everycall_calls::{Sample, Samples};
+use everycall_calls::{StateSpan, ThreadState, ThreadStates, Wait};
 
 /// The states that follow from samples, by process id and thread id. `events` are by time; `at`
 /// converts times.

@@ -8,8 +8,8 @@ use everycall_reader::event::{Event, EventKind, PlainEvent};
 use everycall_format::event::loss;
 use everycall_format::label;
 
-use crate::event::{LossKind, MarkName, Stream};
-use crate::values::ValuesNumber;
+use everycall_calls::ValuesNumber;
+use everycall_calls::{LossKind, MarkName, Stream};
 
 /// One thing that happened, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

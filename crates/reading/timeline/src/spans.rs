@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::event::{Mark, MarkKind, MarkName, SpanEndKind};
+use everycall_calls::{Mark, MarkKind, MarkName, SpanEndKind};
 
 /// Spans that may be open at once; others are counted only.
 pub(crate) const OPEN_MAX: usize = 1 << 16;

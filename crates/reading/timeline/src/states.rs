@@ -8,7 +8,7 @@ use everycall_reader::{Sched, SchedClock, SchedSource};
 use crate::clock::{Clock, ClockQuality};
 use crate::renames::Renames;
 use crate::sampled_states;
-use crate::thread_states::{StateSpan, ThreadState, ThreadStates, Wait};
+use everycall_calls::{StateSpan, ThreadState, ThreadStates, Wait};
 
 /// The states of all threads.
 #[derive(Clone, Debug, Default)]
@@ -222,7 +222,7 @@ mod tests {
     use everycall_reader::SchedSource;
 
     use super::*;
-    use crate::thread_states::StateTimes;
+    use everycall_calls::StateTimes;
 
     fn event(time: u64, tid: u32, cpu: u16, kind: u8, other: u32) -> SchedEvent {
         let (state, other) = if kind == kind::OFF { (other as u8, 0) } else { (0, other) };

@@ -6,14 +6,14 @@ use everycall_reader::{Ending, EventClock, Process, Reason, SegmentCursor, Sourc
 
 use crate::clock::Clock;
 use crate::code::Code;
-use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
 use crate::marks::MarkNames;
 use crate::narrowing::{Narrowed, NarrowedState};
 use crate::order::{Batch, Ordered, OrderedPlace};
 use crate::pairing::{Cuts, ListedCall, Pairing, PairingState};
-use crate::pairing_stats::PairingStats;
 use crate::thread_info::ThreadInfo;
+use everycall_calls::PairingStats;
+use everycall_calls::TimelineEvent;
 
 /// Steps that are processed together; their results are stored until they are requested.
 const STEPS_AT_ONCE: usize = 512;

@@ -1,14 +1,9 @@
 //! Facts about a thread before its timeline is made.
 
+use everycall_calls::{FIBERS_FROM, TASKS_FROM};
 use everycall_reader::ThreadKey;
 
 use crate::renames::Rename;
-
-/// Larger than all thread ids of the kernel: this plus a fiber's number takes the place of a thread
-/// id.
-pub const FIBERS_FROM: u32 = 1_000_000_000;
-/// Larger than all numbers of fibers: tasks are fibers whose number is this plus the task's.
-pub const TASKS_FROM: u32 = 500_000_000;
 
 /// Facts about a thread in one snapshot before its timeline is made.
 #[derive(Clone, Debug, PartialEq, Eq)]

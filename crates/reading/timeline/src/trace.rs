@@ -13,8 +13,7 @@ use everycall_reader::{
 
 use crate::clock::{Clock, ClockQuality};
 use crate::code::Code;
-use crate::event::{GapKind, TimelineEvent};
-use crate::location::{Location, ModuleMap};
+use crate::location::ModuleMap;
 use crate::log_lines::LogLines;
 use crate::marks::{MarkNames, TaskCode};
 use crate::narrowing::{Narrowed, Narrowing, OutermostCallers};
@@ -25,9 +24,12 @@ use crate::states::{self, States};
 use crate::task_list::TASKS_MAX;
 use crate::tasks::Divided;
 use crate::thread::{Checkpoint, ThreadEvents, has_unstamped};
-use crate::thread_info::{TASKS_FROM, ThreadInfo};
-use crate::thread_states::ThreadStates;
+use crate::thread_info::ThreadInfo;
 use crate::values::CapturedValues;
+use everycall_calls::Location;
+use everycall_calls::TASKS_FROM;
+use everycall_calls::ThreadStates;
+use everycall_calls::{GapKind, TimelineEvent};
 
 /// A recording with its clock and its threads.
 pub struct Trace<'a> {

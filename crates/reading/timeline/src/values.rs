@@ -2,30 +2,12 @@
 //! recording's; whoever shows them turns them into text.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 
+use everycall_calls::ValuesNumber;
 use everycall_reader::values::capture_of;
 
 /// Different captures that are kept.
 const CAPTURES_MAX: usize = 1 << 22;
-
-/// Arguments or a result of a call: a number of [`CapturedValues`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ValuesNumber(NonZeroU32);
-
-impl ValuesNumber {
-    /// The number of the capture at this index.
-    #[must_use]
-    pub fn of_index(index: u32) -> Option<ValuesNumber> {
-        index.checked_add(1).and_then(NonZeroU32::new).map(ValuesNumber)
-    }
-
-    /// The index of the capture.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
 
 /// The captures of a trace.
 #[derive(Clone, Debug, Default)]

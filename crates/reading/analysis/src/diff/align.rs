@@ -4,7 +4,7 @@
 use std::hash::Hash;
 
 use super::{Aligned, ByKey};
-use crate::profile::{Function, Key, Order, Profile, Sums};
+use everycall_profile::{Function, Key, Order, Profile, Sums};
 
 /// Identity of a function across builds: name, module, and file name of its source.
 type Exact = (String, String, Option<String>);

@@ -2,7 +2,7 @@
 
 use everycall_units::{parse_size, parse_time};
 
-use crate::profile::Order;
+use everycall_profile::Order;
 
 /// The limit that a number is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]

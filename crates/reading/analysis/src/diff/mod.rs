@@ -31,9 +31,9 @@ mod verdict;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{Function, Order, Profile, Sums};
 pub use align::align;
 pub use condition::{Condition, Limit, Relation};
+use everycall_profile::{Function, Order, Profile, Sums};
 use machine::Machine;
 use stats::{Difference, Sample, Uncertainty, holm, median, quantile};
 pub use verdict::{Decision, Doubt, Verdict};

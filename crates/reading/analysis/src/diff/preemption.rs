@@ -3,7 +3,7 @@
 //! long. On a machine that is busier on one side, most calls of such a function may be: the middle
 //! of its calls then differs between the sides, although the function doesn't.
 
-use crate::profile::{Sketch, Sums};
+use everycall_profile::{Sketch, Sums};
 
 /// A thread runs for about that long at least before another one gets its CPU: time slices of
 /// Linux' schedulers are 0.75 to 3 ms, depending on the number of CPUs.

@@ -1,7 +1,8 @@
 //! Comparisons of runs that are generated from seeds.
 
 use super::*;
-use crate::profile::{FunctionIdentity, SumBounds, made_up};
+use crate::testing::made_up;
+use everycall_profile::{FunctionIdentity, SumBounds};
 
 /// Pseudo-random numbers, the same in each run of the test.
 struct Random(u64);
@@ -138,7 +139,7 @@ fn a_change_of_all_functions_is_reported_once() {
     let all_slower = |random: &mut Random| {
         let of = run(random, false, Noise::Even);
         made_up(of.rows(Order::Calls).into_iter().map(|row| {
-            let crate::profile::Key::Function(number) = row.key else { panic!() };
+            let everycall_profile::Key::Function(number) = row.key else { panic!() };
             let identity = of.functions().get(*number).unwrap().identity.clone();
             let times = row.sums.times.values();
             let slower = |(value, count): (u64, u64)| std::iter::repeat_n(value + value / 5, count as usize);

@@ -51,11 +51,12 @@ use crate::json::{put_microseconds, put_number, put_string};
 use crate::labels::put_mark_value;
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::portions::Portions;
-use crate::source::{Source, Thread, Times};
+use crate::source::{Source, Times};
 use crate::switches::Switch;
 use crate::tails::Jumps;
 use crate::text;
 use crate::values;
+use everycall_calls::Thread;
 
 /// The output.
 pub(crate) struct Chrome<'o> {

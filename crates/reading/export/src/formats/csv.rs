@@ -29,9 +29,10 @@ use crate::json::put_number;
 use crate::names::{Function, FunctionId, Functions};
 use crate::off_cpu::OffCpu;
 use crate::portions::Portions;
-use crate::source::{Source, Thread, Times};
+use crate::source::{Source, Times};
 use crate::text;
 use crate::values;
+use everycall_calls::Thread;
 
 const HEADER: [&str; 2] = ["kind,pid,tid,thread,depth,", ",function,module,file,line,value,remarks"];
 /// Further columns where calls have arguments or results: as JSON.

@@ -20,8 +20,9 @@ use crate::frames::Frame;
 use crate::json::{put_number, put_string};
 use crate::paths::{PathId, Paths};
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 use crate::spool::Spool;
+use everycall_calls::Thread;
 
 use self::markers::Markers;
 use self::shared::{Strings, put_milliseconds};

@@ -24,8 +24,9 @@ use crate::filtered::Event;
 use crate::names::{FunctionId, Functions};
 use crate::portions::Portions;
 use crate::rows::{Call, Row, RowFunction, RowMaker, What};
-use crate::source::{Source, Thread};
+use crate::source::Source;
 use crate::values;
+use everycall_calls::Thread;
 
 /// Rows of a group: each is compressed and can be skipped by itself.
 const GROUP: usize = 1 << 17;

@@ -46,9 +46,10 @@ use crate::formats::protobuf::Message;
 use crate::labels::Labels;
 use crate::names::{FunctionId, Functions};
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 use crate::tails::Jumps;
 use crate::text;
+use everycall_calls::Thread;
 
 use self::details::{DetailTexts, put_jumped, put_tail};
 use self::fields::{annotation, event, interned, packet};

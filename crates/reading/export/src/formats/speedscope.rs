@@ -13,8 +13,9 @@ use crate::filtered::{Event, PointKind};
 use crate::frames::Frame;
 use crate::json::{put_number, put_string};
 use crate::portions::Portions;
-use crate::source::{Source, Thread};
+use crate::source::Source;
 use crate::text;
+use everycall_calls::Thread;
 
 /// A frame of the table.
 #[derive(Clone, PartialEq, Eq, Hash)]

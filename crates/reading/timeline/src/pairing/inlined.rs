@@ -3,8 +3,8 @@
 
 use super::{Closing, Frame, How, Pairing};
 use crate::code::{Around, Caller};
-use crate::event::EndKind;
-use crate::location::Location;
+use everycall_calls::EndKind;
+use everycall_calls::Location;
 
 /// Calls that may share a frame; damaged files may claim any number.
 const SHARING_MAX: usize = 1024;

@@ -18,11 +18,11 @@ mod track;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use everycall_calls::TASKS_FROM;
 use everycall_reader::{OpenCall, Recording, SegmentCursor, SegmentPlace, Source, ThreadKey};
 
 use crate::scan::ThreadScan;
 use crate::task_list::{Task, Tasks};
-use crate::thread_info::TASKS_FROM;
 use joined::{Joined, merged};
 use lane::{Lane, Scanned, scan_tracks};
 

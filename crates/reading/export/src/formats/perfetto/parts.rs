@@ -3,11 +3,11 @@
 use everycall_values::Value;
 use everycall_values::text::text;
 
-use crate::calls::CallValues;
 use crate::formats::protobuf::Message;
 use crate::labels::Labels;
 use crate::source::{Process, Source};
 use crate::text as texts;
+use everycall_calls::CallValues;
 
 use super::fields::{annotation, event, packet};
 use super::packets::{SEQUENCE_PROCESS, put_packet};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::driver::Switches;
 use crate::formats::protobuf::Message;
-use crate::source::Thread;
 use crate::switches::Switch;
+use everycall_calls::Thread;
 
 use super::fields::{interned, packet};
 use super::packets::{SEQUENCE_PROCESS, put_entry, put_packet};
