@@ -1,5 +1,6 @@
 //! Reports and exports of traces.
 
+mod agents;
 mod arguments;
 mod exports;
 mod frames;

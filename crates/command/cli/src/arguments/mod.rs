@@ -5,6 +5,7 @@ mod common;
 mod embed;
 mod follow;
 mod import;
+mod mcp;
 mod numbers;
 mod output;
 mod processes;
@@ -28,6 +29,7 @@ pub use common::{Clock, FilterArguments, Force, SymbolArguments, TextFormat, mom
 pub use embed::{EmbedArguments, EmbedChoice};
 pub use follow::{FollowArguments, LevelRule};
 pub use import::ImportArguments;
+pub use mcp::McpArguments;
 pub use numbers::{CountArguments, CountedBy, CullArguments, MergeArguments, ReportArguments, TableFormat};
 pub use output::{Colour, ExportArguments, InfoArguments, ReplayArguments};
 pub use processes::{AttachArguments, CoreArguments, DetachArguments, PsArguments, SnapshotArguments};
@@ -213,6 +215,15 @@ pub enum Verb {
         override_usage = "everycall sql [OPTIONS] TRACE... QUERY\n       everycall sql [OPTIONS] TRACE... @FILE\n       everycall sql --schema"
     )]
     Sql(Box<SqlArguments>),
+    /// Serve agents: tools to look at traces, by the Model Context Protocol
+    ///
+    /// Speaks on standard input and output, and ends with its input. Only traces of a folder are
+    /// read; nothing is started unless an option allows it. docs/guides/agents.md has more.
+    Mcp(McpArguments),
+    /// Print a page for agents and people in a hurry: how to find out why a program was slow
+    ///
+    /// As a file SKILL.md, tools that look for skills find it.
+    Guide,
     /// Add up what several runs did, in one file for `report`
     ///
     /// The file holds calls, times and percentiles of each function and run, not the calls

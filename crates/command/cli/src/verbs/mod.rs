@@ -1,5 +1,6 @@
 //! The verbs, one module for each, or for a pair that undoes each other.
 
+mod agents;
 mod attach;
 mod cargo;
 mod core;
@@ -79,6 +80,8 @@ pub fn run(verb: Verb) -> Result<ExitCode, Failure> {
             "this everycall was built without SQL; build one with it (`cargo install --path crates/command/cli`), or query the file of `everycall \
              export -f parquet` with DuckDB",
         )),
+        Verb::Mcp(arguments) => agents::mcp(&arguments),
+        Verb::Guide => agents::guide(),
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Embed(arguments) => embed::run(&arguments),
         Verb::Export(arguments) => export::run(arguments),
