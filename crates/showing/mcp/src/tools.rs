@@ -93,6 +93,7 @@ const TOOLS: &[Tool] = &[
             ("kept", "integer", false, "Explain the kept call with this number"),
             ("start_ns", "integer", false, "Explain the call that began at this time"),
             ("tid", "integer", false, "Only calls of this thread"),
+            ("tails", "boolean", false, "Count the time of tail calls, too"),
         ],
         call: why,
         acts: false,
@@ -460,6 +461,7 @@ fn why(allowed: &Allowed, arguments: &Arguments<'_>) -> Answered {
         .option_if("--kept", arguments.number("kept"))
         .option_if("--call", nanoseconds(arguments.number("start_ns")))
         .option_if("--tid", arguments.number("tid"))
+        .flag_if("--tails", arguments.is("tails"))
         .rest([trace.into()]);
     Ok(Answer::of(json_of(allowed, &words)?).note(
         "`claims` has what can be said, with `doubts` where it could be wrong. The commands in `next` are for people; \

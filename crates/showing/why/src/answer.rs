@@ -85,6 +85,8 @@ pub struct OneCall {
     pub is_at_most: bool,
     /// Whether it was unwound.
     pub is_unwound: bool,
+    /// Whether it ended in a tail call that its duration doesn't include.
+    pub is_before_tail: bool,
     /// Its number, if a trigger kept it.
     pub kept: Option<usize>,
     /// Its arguments: as people read them, and as JSON.

@@ -47,6 +47,9 @@ pub(crate) fn claims(why: &Why, commands: &Commands) -> Vec<Claim> {
     if first.median.is_some() {
         next.push(commands.explain(&first.pattern));
     }
+    if why.call.is_before_tail {
+        next.push(commands.why_with_tails(&first.pattern));
+    }
     claims.push(Claim {
         kind: "duration",
         text: headline(why),

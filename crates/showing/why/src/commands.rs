@@ -117,6 +117,11 @@ impl Commands {
         format!("everycall replay {} {}", span.options(), self.file)
     }
 
+    /// The slowest call of a function, with its tail calls.
+    pub(crate) fn why_with_tails(&self, pattern: &str) -> String {
+        format!("everycall why --tails --function {} {}", quoted(pattern), self.file)
+    }
+
     pub(crate) fn info(&self) -> String {
         format!("everycall info {}", self.file)
     }

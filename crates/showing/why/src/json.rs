@@ -107,6 +107,7 @@ fn call(call: &OneCall) -> Value {
         ("uncertain", json!(call.is_uncertain)),
         ("at_most", json!(call.is_at_most)),
         ("unwound", json!(call.is_unwound)),
+        ("before_tail_call", json!(call.is_before_tail)),
         ("kept_call", json!(call.kept)),
         ("arguments", parsed(&call.arguments)),
         ("result", parsed(&call.result)),

@@ -160,6 +160,10 @@ pub(crate) fn missing(view: &TraceView<'_>, known: &Known<'_>) -> Vec<Missing> {
             "no other call of this function has a known duration, so there is nothing to compare with";
         not_recorded("median", Concern::Comparison, sentence);
     }
+    if known.call.is_before_tail {
+        let sentence = "this call ended in a tail call, and its time counts until that; --tails counts on";
+        not_recorded("tail_call", Concern::All, sentence);
+    }
     if known.states.is_none() {
         let sentence = "thread states weren't recorded (record --states): own time may be work or waiting";
         not_recorded("states", Concern::Waiting, sentence);

@@ -105,6 +105,7 @@ fn one_call(choice: &Choice, inside: &Inside) -> OneCall {
         is_uncertain: call.is_uncertain,
         is_at_most: call.is_at_most,
         is_unwound: matches!(call.how, EndKind::Unwound | EndKind::UnwoundLate),
+        is_before_tail: call.how == EndKind::Jumped && !call.has_tail,
         kept: choice.kept.as_ref().map(|kept| kept.number),
         arguments: texts(&call.arguments),
         result: texts(&call.result),

@@ -105,6 +105,7 @@ fn losses_are_said() {
                 let lost = view.trace().threads().iter().any(|thread| thread.is_cut);
                 let is_said = |what: &str| why.missing.iter().any(|missing| missing.what == what);
                 assert_eq!(lost, is_said("threads_beginning_overwritten"), "{}", path.display());
+                assert_eq!(why.call.is_before_tail, is_said("tail_call"), "{}", path.display());
                 let duration = why.claims.iter().find(|claim| claim.kind == "duration").unwrap();
                 assert!(!lost || !duration.doubts.is_empty(), "{}", path.display());
                 assert!(!why.text(&STYLE).is_empty() && why.json().is_object());
