@@ -3,6 +3,7 @@
 //! | task | what it does |
 //! |---|---|
 //! | `demo` | a small C++ program, recorded and shown by a new everycall, or `--with EVERYCALL` |
+//! | `answers` | the numbers of pages without a server, as WebAssembly, into the kept build of the page |
 //! | `pictures` | takes the pictures of the viewer that the documents show |
 //! | `bench` | what everycall costs, and how fast it decodes, beside other tracers |
 //! | `book` | the documents as a book, in `target/book` |
@@ -15,6 +16,7 @@
 //! | `scribbles` | ten minutes of programs that write over the shared memory that they are recorded in: every command ends well |
 //! | `untouched` | CPython's test suite with hooks in all of the interpreters as they are |
 
+mod answers;
 mod bench;
 mod book;
 mod campaigns;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let task = words.next();
     let done = match task.as_deref() {
+        Some("answers") => answers::run(),
         Some("bench") => packages::ensure(&packages::BENCH).and_then(|()| bench::run(words)),
         Some("book") => book::run(),
         Some("demo") => packages::ensure(&packages::DEMO).and_then(|()| demo::run(words)),
@@ -44,7 +47,10 @@ fn main() -> ExitCode {
         Some(name) if campaigns::names().any(|known| known == name) => campaigns::run(name, words),
         _ => {
             let campaigns: Vec<&str> = campaigns::names().collect();
-            eprintln!("usage: cargo xtask bench|book|demo|dist|pictures|test|models|{}", campaigns.join("|"));
+            eprintln!(
+                "usage: cargo xtask answers|bench|book|demo|dist|pictures|test|models|{}",
+                campaigns.join("|")
+            );
             return ExitCode::from(2);
         }
     };

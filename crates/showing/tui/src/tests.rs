@@ -276,7 +276,7 @@ fn details(track: u32, at: u64, depth: usize) -> Details {
             runnable_ns: 0,
             blocked_ns: 80_000,
             unknown_ns: 0,
-            blocked_in: vec![("futex", 78_000)],
+            blocked_in: vec![("futex".to_owned(), 78_000)],
         }),
     }
 }

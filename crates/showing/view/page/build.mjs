@@ -44,7 +44,7 @@ async function page() {
 
   for (const part of [app, worker]) if (/<\/script|<!--/i.test(part)) throw new Error('a script would end the element that it is in');
   const hash = (part) => `'sha256-${createHash('sha256').update(part).digest('base64')}'`;
-  const policy = `default-src 'none'; script-src ${hash(app)} blob:; style-src ${hash(css)}; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'`;
+  const policy = `default-src 'none'; script-src ${hash(app)} blob: 'wasm-unsafe-eval'; style-src ${hash(css)}; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'`;
   // The page's data must come before the script that reads it.
   writeFileSync(`${dist}/alone.html`, `${html
     .replace('<meta charset="utf-8">', () => `<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="${policy}">`)

@@ -6,115 +6,22 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use everycall_analysis::{SymbolNames, TraceView};
-use everycall_export::{
-    Beginning, Filter, Names as _, Receiver, Source as _, ValuesNumber, pass, shown_values,
-};
-use everycall_timeline::{EndKind, Mark, MarkKind};
+use everycall_answers::page::BEGIN;
+use everycall_export::{Filter, Names as _};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 use crate::answers::{self, LabelValue};
 use crate::assets;
-use crate::cell::bits;
 use crate::counted;
 use crate::file::{File, Input, lock};
+use crate::gathered::{Slice, Track, gathered};
 use crate::library::Library;
 use crate::packed::{put, zigzag};
-use crate::read::{Numbers, kind_bits};
 
 /// Marks of a track in the page.
 const MARKS_MAX: usize = 1 << 16;
-
-/// A call, as the page gets it.
-struct Slice {
-    from: u64,
-    duration: u64,
-    function: u32,
-    depth: u32,
-    bits: u8,
-}
-
-/// The calls of one track, in the order of their begins.
-struct Track {
-    id: u32,
-    slices: Vec<Slice>,
-}
-
-/// Gathers the calls.
-struct Gathering<'g, 'v> {
-    file: &'g File,
-    view: &'g TraceView<'g>,
-    numbers: Numbers<'v>,
-    tracks: Vec<Track>,
-    /// Places of the open calls in the track's slices.
-    open: Vec<usize>,
-    labels: Vec<(u32, u64, u32, String, LabelValue)>,
-}
-
-impl Receiver for Gathering<'_, '_> {
-    fn thread(&mut self, index: usize) {
-        self.open.clear();
-        self.tracks.push(Track { id: self.file.track_id(index), slices: Vec::new() });
-    }
-
-    fn begin(&mut self, call: &Beginning) {
-        let function = self.numbers.of(call.location);
-        let Some(track) = self.tracks.last_mut() else { return };
-        let cut = if call.cut { bits::CUT_START } else { 0 };
-        let tail = if call.by_tail { bits::BY_TAIL } else { 0 };
-        let bits = cut | tail | if call.caller_unsure { bits::CALLER_UNSURE } else { 0 };
-        let depth = self.open.len() as u32;
-        self.open.push(track.slices.len());
-        if let Some(arguments) = call.arguments {
-            self.labels.extend(
-                shown_values(self.view, arguments)
-                    .into_iter()
-                    .map(|(name, text)| (track.id, call.start_ns, depth, name, LabelValue::Text(text))),
-            );
-        }
-        track.slices.push(Slice { from: call.start_ns, duration: 0, function, depth, bits });
-    }
-
-    fn returned(&mut self, result: ValuesNumber) {
-        let (Some(track), Some(place)) = (self.tracks.last(), self.open.last()) else { return };
-        let Some(slice) = track.slices.get(*place) else { return };
-        self.labels.extend(
-            shown_values(self.view, result)
-                .into_iter()
-                .map(|(name, text)| (track.id, slice.from, slice.depth, name, LabelValue::Text(text))),
-        );
-    }
-
-    fn end(&mut self, end_ns: u64, how: EndKind) {
-        let slices = self.tracks.last_mut().map(|track| &mut track.slices);
-        let slice = self.open.pop().zip(slices).and_then(|(place, slices)| slices.get_mut(place));
-        if let Some(slice) = slice {
-            slice.duration = end_ns.saturating_sub(slice.from);
-            slice.bits |= kind_bits(how);
-        }
-    }
-
-    fn untraced(&mut self, name: &str, at_ns: u64, until_ns: u64) {
-        let function = self.numbers.named(name);
-        let Some(track) = self.tracks.last_mut() else { return };
-        let (depth, duration) = (self.open.len() as u32, until_ns.saturating_sub(at_ns));
-        track.slices.push(Slice {
-            from: at_ns,
-            duration,
-            function,
-            depth,
-            bits: bits::AT_MOST | bits::UNTRACED,
-        });
-    }
-
-    fn mark(&mut self, mark: &Mark) {
-        let (Some(track), Some(place)) = (self.tracks.last(), self.open.last()) else { return };
-        let Some(slice) = track.slices.get(*place).filter(|_| mark.kind == MarkKind::Label) else { return };
-        let name = self.view.mark_name(mark.name).to_owned();
-        self.labels.push((track.id, slice.from, slice.depth, name, LabelValue::Number(mark.value)));
-    }
-}
 
 /// The contents of a page, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,26 +47,24 @@ pub fn write_page(input: Input, filter: &Filter, out: &mut dyn Write) -> io::Res
     let file = &open.file;
     let names = SymbolNames::new(&file.file, &file.trace, options);
     let view = TraceView::new(&file.trace, &names);
-    let mut gathering = Gathering {
-        file,
-        view: &view,
-        numbers: Numbers::new(&view, &library.functions),
-        tracks: Vec::new(),
-        open: Vec::new(),
-        labels: Vec::new(),
-    };
-    pass(&view, &names, filter, &mut gathering)?;
-    let Gathering { tracks, labels, .. } = gathering;
+    let found = gathered(file, &view, &names, &library.functions, filter);
+    let (tracks, labels, places) = (found.tracks, found.labels, found.places);
     let all_calls = counted::by_track(file, &view, &library.functions, filter);
-    let (mut json, sources) = described(&library, file, &names, &tracks, labels, filter.bounds(&view))?;
+    let (mut json, sources) =
+        described(&library, file, &names, (&tracks, &places), labels, filter.bounds(&view))?;
     json["all_calls"] = json!(all_calls);
+    json["places"] = json!(places);
     let text = str::from_utf8(assets::ALONE).unwrap_or_default();
     let (before, behind) = text.split_once("<!--data-->").unwrap_or((text, ""));
     let mut out = Counted { out, bytes: 0 };
     out.write_all(before.as_bytes())?;
-    out.write_all(b"<script type=\"application/octet-stream;base64\" id=\"data\">")?;
+    out.write_all(b"<script type=\"application/octet-stream;base64\" id=\"answers\">")?;
+    let mut answers = Base64::new(&mut out);
+    answers.write_all(assets::ANSWERS)?;
+    answers.finish()?;
+    out.write_all(b"</script>\n<script type=\"application/octet-stream;base64\" id=\"data\">")?;
     let mut packed = GzEncoder::new(Base64::new(&mut out), Compression::default());
-    packed.write_all(b"EVL1")?;
+    packed.write_all(BEGIN)?;
     let json = json.to_string();
     packed.write_all(&length(json.len())?)?;
     packed.write_all(json.as_bytes())?;
@@ -188,13 +93,13 @@ fn described(
     library: &Arc<Library>,
     file: &File,
     names: &SymbolNames<'_>,
-    tracks: &[Track],
+    (tracks, places): (&[Track], &[(u32, u8)]),
     labels: Vec<(u32, u64, u32, String, LabelValue)>,
     (from, to): (u64, u64),
 ) -> io::Result<(Value, u64)> {
     let mut trace = answers::trace(library).map_err(io::Error::other)?;
-    let used: BTreeSet<u32> =
-        tracks.iter().flat_map(|track| &track.slices).map(|slice| slice.function).collect();
+    let of_slice = |slice: &Slice| places.get(slice.place as usize).map(|(function, _)| *function);
+    let used: BTreeSet<u32> = tracks.iter().flat_map(|track| &track.slices).filter_map(of_slice).collect();
     let (functions, files) = {
         let functions = lock(&library.functions);
         let of = |number: &u32| functions.get(*number)?.identity.file.clone();
@@ -240,16 +145,17 @@ fn described(
     Ok((json, count))
 }
 
-/// Begins, durations, functions, depths, and bits of the few that have some.
-fn streams(slices: &[Slice]) -> [Vec<u8>; 5] {
-    let mut streams: [Vec<u8>; 5] = Default::default();
-    let [froms, durations, functions, depths, exceptions] = &mut streams;
-    let (mut from, mut depth, mut exception) = (0, 0_i64, 0);
+/// Begins, durations, places, depths, bits of the few that have some, and the times of those that
+/// the page doesn't have all of.
+fn streams(slices: &[Slice]) -> [Vec<u8>; 6] {
+    let mut streams: [Vec<u8>; 6] = Default::default();
+    let [froms, durations, places, depths, exceptions, less] = &mut streams;
+    let (mut from, mut depth, mut exception, mut lacking) = (0, 0_i64, 0, 0);
     for (index, slice) in slices.iter().enumerate() {
         put(froms, slice.from.saturating_sub(from));
         from = from.max(slice.from);
         put(durations, slice.duration);
-        put(functions, slice.function.into());
+        put(places, slice.place.into());
         let difference = i64::from(slice.depth) - depth;
         put(depths, zigzag(difference.cast_unsigned()));
         depth = slice.depth.into();
@@ -257,6 +163,12 @@ fn streams(slices: &[Slice]) -> [Vec<u8>; 5] {
             put(exceptions, (index - exception) as u64);
             put(exceptions, slice.bits.into());
             exception = index;
+        }
+        if let Some((inner_ns, suspended_ns)) = slice.less {
+            put(less, (index - lacking) as u64);
+            put(less, inner_ns);
+            put(less, suspended_ns);
+            lacking = index;
         }
     }
     streams

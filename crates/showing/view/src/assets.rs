@@ -10,6 +10,9 @@ pub(crate) const WORKER: &[u8] = include_bytes!("../page/dist/worker.js");
 /// The page that has all of these inside, with one line in the place of its data.
 pub(crate) const ALONE: &[u8] = include_bytes!("../page/dist/alone.html");
 
+/// The code that computes the answers of that page: WebAssembly, compressed by gzip.
+pub(crate) const ANSWERS: &[u8] = include_bytes!("../page/dist/answers.wasm.gz");
+
 /// All of them, by the path at which they are served.
 pub(crate) const ALL: [Asset; 4] = [
     ("", "text/html; charset=utf-8", INDEX),

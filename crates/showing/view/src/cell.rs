@@ -1,27 +1,9 @@
 //! The drawing of one call, or of several neighbours.
 
+use everycall_answers::Place;
+
 /// A cell of several calls, where none took the most time, or of none.
 pub(crate) const SEVERAL: u32 = u32::MAX;
-
-/// Facts about a call, as bits.
-pub mod bits {
-    /// It began before the recorded range.
-    pub const CUT_START: u8 = 1;
-    /// It ended after the recorded range, or its end isn't known.
-    pub const CUT_END: u8 = 2;
-    /// It was left without an exit.
-    pub const UNWOUND: u8 = 4;
-    /// It ended by jumping into another function.
-    pub const TAIL: u8 = 8;
-    /// Its duration is an upper bound.
-    pub const AT_MOST: u8 = 16;
-    /// The call around it may not have made it.
-    pub const CALLER_UNSURE: u8 = 32;
-    /// In pages of their own: no call, but code that isn't traced, to which a tail call led.
-    pub const UNTRACED: u8 = 64;
-    /// In pages of their own: the call before it made it by a tail call, or may have.
-    pub const BY_TAIL: u8 = 128;
-}
 
 /// A call, or several neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +18,7 @@ pub(crate) struct Cell {
     pub count: u32,
 }
 
-/// Times are below this; the bits above hold [`bits`].
+/// Times are below this; the bits above hold [`bits`](everycall_answers::bits).
 const TIME_MAX: u64 = (1 << 56) - 1;
 
 impl Cell {
@@ -69,5 +51,10 @@ impl Cell {
     /// From the begin of the first call to the end of the last one.
     pub fn length(&self) -> u64 {
         self.to() - self.from
+    }
+
+    /// Where it is drawn.
+    pub fn place(&self, track: u32, depth: usize) -> Place {
+        Place { track, from: self.from, to: self.to(), depth }
     }
 }

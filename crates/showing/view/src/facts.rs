@@ -63,33 +63,3 @@ pub struct TrackFacts {
     /// Whether its states are known.
     pub has_states: bool,
 }
-
-/// A function that calls another one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Caller {
-    /// Its number; `None` for calls that no traced function made.
-    pub function: Option<u32>,
-    /// Its calls.
-    pub calls: u64,
-    /// Its source file.
-    pub file: Option<String>,
-    /// The line of its declaration.
-    pub line: Option<u32>,
-}
-
-/// The source of a function, and its callers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SourceText {
-    /// Its source file.
-    pub file: Option<String>,
-    /// The line of its declaration.
-    pub line: Option<u32>,
-    /// The line that the text begins with.
-    pub first_line: u32,
-    /// The text of the file.
-    pub text: Option<String>,
-    /// Why the text isn't there.
-    pub why: Option<String>,
-    /// Those with the most calls first.
-    pub callers: Vec<Caller>,
-}

@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use crate::cell::{Cell, bits};
+use crate::cell::Cell;
 use crate::packed::Packed;
 use crate::spill::Spill;
+use everycall_answers::bits;
 
 /// Deeper calls aren't drawn. The timeline has none.
 pub(crate) const DEPTH_MAX: usize = 1 << 19;

@@ -11,8 +11,8 @@
 //! window           calls from the file, where levels are too coarse
 //! counted          calls that were counted beside the rings
 //! answers          values about the files, for a viewer in this process, such as the terminal's
-//! requests, query  requests of the page -> these answers in JSON, or in columns
-//! alone            one page with everything in it
+//! requests         requests of the page -> these answers in JSON, or in columns
+//! alone            one page with everything in it; gathered: its calls
 //! http, server     loopback only, with a secret; assets: the page's files
 //! ```
 //!
@@ -38,6 +38,7 @@ mod counted;
 mod facts;
 mod file;
 mod functions;
+mod gathered;
 mod glance;
 mod http;
 mod levels;
@@ -46,7 +47,6 @@ mod marks;
 mod packed;
 mod parts;
 mod peers;
-mod query;
 mod read;
 mod requests;
 mod series;
@@ -59,7 +59,7 @@ mod threads;
 mod window;
 
 pub use alone::{Written, write_page};
-pub use cell::bits;
+pub use everycall_answers::bits;
 pub use file::Input;
 pub use functions::FunctionFacts;
 pub use library::{Library, STOPPED};

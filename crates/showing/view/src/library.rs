@@ -19,12 +19,12 @@ use everycall_analysis::{Profile, SymbolNames, TraceView};
 use everycall_export::Filter;
 
 use crate::context::Context;
-use crate::facts::SourceText;
 use crate::file::{File, Input, SharedFunctions, SharedInput, lock, place_of_track};
 use crate::glance::{Glance, glance};
 use crate::parts;
 use crate::read::{Numbers, read};
 use crate::threads::{give_way, thread};
+use everycall_answers::SourceText;
 
 /// All files that are viewed.
 pub struct Library {

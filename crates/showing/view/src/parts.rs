@@ -8,11 +8,12 @@ use std::ops::Range;
 use everycall_analysis::{SymbolNames, TraceView};
 use everycall_timeline::{Part, PartEvents, TimelineEvent};
 
-use crate::cell::{Cell, bits};
+use crate::cell::Cell;
 use crate::context::Context;
 use crate::file::{File, Open, SharedFunctions};
 use crate::read::{Numbers, begin_bits, end_bits};
 use crate::sketch::{Piece, Sketch};
+use everycall_answers::bits;
 
 /// Parts of a file that are read without being asked for: one for each pixel of a few tracks.
 const PARTS_MAX: usize = 4096;

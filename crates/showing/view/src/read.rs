@@ -11,12 +11,13 @@ use everycall_timeline::{
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cell::{Cell, bits};
+use crate::cell::Cell;
 use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
 use crate::marks::{Item, Kind, Text};
 use crate::spill::Spill;
 use crate::stretches::Limit;
+use everycall_answers::bits;
 
 /// Events that are read before they are added together.
 const BATCH: usize = 8192;

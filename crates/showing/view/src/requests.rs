@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::answers::{self as give, Answered};
 use crate::http::Answer;
 use crate::library::Library;
-use crate::query::Query;
+use everycall_answers::Query;
 
 pub(crate) const JSON: &str = "application/json";
 const BINARY: &str = "application/octet-stream";

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use crate::cell::{Cell, SEVERAL, bits};
+use crate::cell::{Cell, SEVERAL};
 use crate::levels::Merger;
+use everycall_answers::bits;
 
 /// Files with fewer parts are read in order as fast.
 pub(crate) const PARTS_MIN: usize = 64;

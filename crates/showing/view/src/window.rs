@@ -6,11 +6,12 @@ use std::sync::Arc;
 use everycall_analysis::LabelledEvents;
 use everycall_timeline::{Checkpoint, ThreadEvents, TimelineEvent};
 
-use crate::cell::{Cell, bits};
+use crate::cell::Cell;
 use crate::context::Context;
 use crate::file::Open;
 use crate::levels::width;
 use crate::read::{Numbers, begin_bits, end_bits};
+use everycall_answers::bits;
 
 /// A thread's events from a moment on, and the calls that are open there.
 pub(crate) struct From<'w> {

@@ -8,6 +8,7 @@ mod inlines;
 mod library;
 mod messages;
 mod outputs;
+mod pages;
 mod sources;
 mod stripped;
 mod tail_calls;

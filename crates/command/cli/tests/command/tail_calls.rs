@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::common::Workplace;
+use crate::pages::has_the_numbers_of_report;
 use everycall_symbols::{Leave, ModuleIdentity, ModuleSymbols, SymbolOptions};
 use serde_json::Value;
 
@@ -99,6 +100,9 @@ fn tail_calls_are_shown_as_such_in_all_outputs() {
             with.map(|slice| slice["name"].as_str().unwrap().split(' ').next().unwrap().to_owned()).collect()
         };
         assert_eq!(flows("flow_in"), ["g", "h", "h", "odd", "even", "odd", "even"], "{compiler} {mode}");
+        for options in ["", "--depth 2", "--min-duration 1us", "--function ^g$"] {
+            has_the_numbers_of_report(&here, "jumps.ect", options);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clones and folded functions of real programs.
 
 use crate::common::Workplace;
+use crate::pages::has_the_numbers_of_report;
 use serde_json::Value;
 
 const PROGRAM: &str = r#"
@@ -148,6 +149,7 @@ fn thunks_are_calls_of_the_function_that_they_lead_to() {
             assert!(calls_of(name).iter().all(|call| call["line"] == row["line"]), "{command} {size}");
         }
         assert!(!lines.contains("thunk to"), "{command} {size}");
+        has_the_numbers_of_report(&here, "thunks.ect", "");
         if command.contains("xray") {
             assert!(calls_of("C::g(int)").iter().any(|call| call["symbol"] == "_ZThn8_N1C1gEi"), "{command}");
             here.succeed("export -f chrome -o thunks.json thunks.ect");

@@ -1,8 +1,8 @@
 // The calls of `everycall export -f csv` as data of the page.
 
 import { readFileSync } from 'node:fs';
-import { Calls } from '../src/engine/data';
-import type { Data } from '../src/engine/data';
+import { Calls } from '../src/drawing/data';
+import type { Data } from '../src/drawing/data';
 import type { Func, Mark, Process } from '../src/types';
 
 function* records(text: string): Generator<string[]> {

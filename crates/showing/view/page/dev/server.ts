@@ -4,10 +4,11 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer, get } from 'node:http';
-import { gzipSync } from 'node:zlib';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { encodeSlices } from '../src/decode';
-import { readData, writeData } from '../src/engine/data';
-import { Engine } from '../src/engine/engine';
+import { readData, writeData } from '../src/drawing/data';
+import { Answers } from '../src/answers';
+import { Local } from '../src/local';
 import type { Slices } from '../src/types';
 import { fromCsv } from './csv';
 import { synthetic } from './synthetic';
@@ -20,15 +21,16 @@ const csv = option('csv', '');
 const data = csv !== ''
   ? fromCsv(readFileSync(csv, 'utf8'))
   : synthetic({ seed: 7, calls: Number(option('calls', '50000')), threads: Number(option('threads', '6')), deepest: Number(option('depth', '14')) });
+const packed = readFileSync('dist/answers.wasm.gz');
 const out = option('write', '');
 if (out !== '') {
   const bytes = writeData(data);
   readData(bytes);
   const template = readFileSync('dist/alone.html', 'utf8');
-  writeFileSync(out, template.replace('<!--data-->', () => `<script type="application/octet-stream;base64" id="data">${gzipSync(bytes).toString('base64')}</script>`));
+  writeFileSync(out, template.replace('<!--data-->', () => `<script type="application/octet-stream;base64" id="answers">${packed.toString('base64')}</script>\n<script type="application/octet-stream;base64" id="data">${gzipSync(bytes).toString('base64')}</script>`));
   process.exit(0);
 }
-const engine = new Engine(data);
+const page = new Local(data, await Answers.of(gunzipSync(packed), writeData(data)));
 const proxy = option('proxy', '');
 const files: Record<string, string> = { '': 'text/html; charset=utf-8', 'app.js': 'text/javascript', 'app.css': 'text/css', 'worker.js': 'text/javascript' };
 
@@ -49,7 +51,7 @@ createServer((request, response) => {
     } else if (path === 'alive') {
       response.end('{}');
     } else {
-      const answer = engine.answer(path, query);
+      const answer = page.answer(path, query);
       if (path === 'slices') response.end(new Uint8Array(encodeSlices(answer as Slices[], Number((query.depths ?? '0').split('-')[0]))));
       else response.setHeader('Content-Type', 'application/json').end(JSON.stringify(answer));
     }

@@ -1,7 +1,7 @@
 // A made-up trace with everything that the page shows, the same for the same seed.
 
-import { Calls } from '../src/engine/data';
-import type { CounterData, Data } from '../src/engine/data';
+import { Calls } from '../src/drawing/data';
+import type { CounterData, Data } from '../src/drawing/data';
 import type { Func, Mark, Process, State, Track } from '../src/types';
 
 function random(seed: number): () => number {

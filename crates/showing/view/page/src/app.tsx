@@ -53,12 +53,13 @@ function Said({ store }: { store: Store }): JSX.Element {
 async function open(): Promise<Source> {
   const data = document.getElementById('data');
   const worker = document.getElementById('worker');
-  if (!data || !worker) return remote();
+  const answers = document.getElementById('answers');
+  if (!data || !worker || !answers) return remote();
   const url = URL.createObjectURL(new Blob([worker.textContent ?? ''], { type: 'text/javascript' }));
-  const text = data.textContent ?? '';
+  const [text, code] = [data.textContent ?? '', answers.textContent ?? ''];
   // As text it isn't needed any more, and it may be large.
   data.remove();
-  return local(text, url);
+  return local(text, code, url);
 }
 
 /** While the file is read, the picture grows. */

@@ -1,7 +1,7 @@
 // Where the page has its data from: a server, or itself. Both answer the same requests.
 
+import type { Query } from './answers';
 import { decodeSlices } from './decode';
-import type { Query } from './engine/engine';
 import type * as t from './types';
 
 /** Sends a request and gives the answer: slices as columns, anything else as JSON has it. */
@@ -61,8 +61,8 @@ export function remote(): t.Source {
   }, false);
 }
 
-/** The data in this page, answered by a worker. */
-export async function local(data: string, workerUrl: string): Promise<t.Source> {
+/** The data in this page, answered by a worker with this code. */
+export async function local(data: string, code: string, workerUrl: string): Promise<t.Source> {
   const worker = new Worker(workerUrl);
   const waiting = new Map<number, { resolve: (answer: unknown) => void; reject: (error: Error) => void }>();
   let last = 0;
@@ -82,6 +82,6 @@ export async function local(data: string, workerUrl: string): Promise<t.Source> 
     for (const { reject } of waiting.values()) reject(new Error(event.message || 'The worker of the page ended.'));
     waiting.clear();
   };
-  await send({ load: data });
+  await send({ load: data, code });
   return makeSource((path, query) => send({ path, query }), true);
 }

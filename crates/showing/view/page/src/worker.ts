@@ -1,21 +1,23 @@
 // Unpacks the data of a page of its own and answers requests, beside the thread that draws.
 
 import { fromBase64, gunzip } from './decode';
-import { readData } from './engine/data';
-import { Engine } from './engine/engine';
-import type { Query } from './engine/engine';
+import { Answers } from './answers';
+import type { Query } from './answers';
+import { readData } from './drawing/data';
+import { Local } from './local';
 import type { Slices } from './types';
 
-type Message = { id: number } & ({ load: string } | { path: string; query: Query });
+type Message = { id: number } & ({ load: string; code: string } | { path: string; query: Query });
 const scope = self as unknown as { postMessage(message: unknown, transfer: Transferable[]): void; onmessage: unknown };
-let engine: Engine | undefined;
+let page: Local | undefined;
 
 async function answer(message: Message): Promise<unknown> {
   if ('load' in message) {
-    engine = new Engine(readData(await gunzip(fromBase64(message.load))));
+    const [data, code] = await Promise.all([message.load, message.code].map((text) => gunzip(fromBase64(text))));
+    page = new Local(readData(data), await Answers.of(code, data));
     return null;
   }
-  return engine?.answer(message.path, message.query);
+  return page?.answer(message.path, message.query);
 }
 
 scope.onmessage = async ({ data }: MessageEvent<Message>): Promise<void> => {

@@ -1,136 +1,28 @@
 //! One call, and the calls of one function.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everycall_analysis::{
-    CallPlace, Doings, Edges, Explanation, Focus, Function, FunctionIdentity, Key, Order, Slowest,
-    SourceProblem,
+    CallPlace, Edges, Explanation, Focus, Function, FunctionIdentity, Key, Order, Slowest, SourceProblem,
+};
+use everycall_answers::{
+    Callee, Details, Explained, ExplainedTimes, Instances, LabelValue, NO_CALL, NOT_TIMED, OpenCall, Place,
+    Position, Scope, Slow, SourceText, TimesOfStates, bits, callers, listed_callers,
 };
 use everycall_export::{Filter, Names as _};
 use everycall_timeline::{ThreadStates, system_call_name};
-use rustc_hash::FxHashMap;
-use serde::{Serialize, Serializer};
 
 use super::Answered;
-use super::place::{NO_CALL, Place, Position, call_at};
-use super::sums::{Range, Scope, whole};
-use crate::cell::{Cell, bits};
+use super::place::call_at;
+use super::sums::{Range, whole};
+use crate::cell::Cell;
 use crate::context::Context;
 use crate::counted;
-use crate::facts::{Caller, SourceText};
 use crate::file::{File, Open, lock};
 use crate::library::{Library, OpenFile};
 
 /// Called functions that are listed.
 const CHILDREN_MAX: usize = 200;
-
-/// The value of a label.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LabelValue {
-    /// A value of an argument or a result.
-    Text(String),
-    /// A number, if it has one.
-    Number(Option<u64>),
-}
-
-impl Serialize for LabelValue {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            LabelValue::Text(text) => text.serialize(to),
-            // JSON numbers above 2^53 lose digits.
-            LabelValue::Number(Some(number)) if *number > 1 << 53 => number.to_string().serialize(to),
-            LabelValue::Number(number) => number.serialize(to),
-        }
-    }
-}
-
-/// A call that is open around another one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OpenCall {
-    /// Its function.
-    pub function: u32,
-    /// Begin, in nanoseconds since the trace's.
-    pub from: u64,
-    /// End, as far as it was read.
-    pub to: Option<u64>,
-    /// Number of enclosing calls.
-    pub depth: usize,
-}
-
-/// The calls of a function that one call made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Callee {
-    /// The function.
-    pub function: u32,
-    /// How many there are.
-    pub calls: u64,
-    /// Their time.
-    pub total_ns: u64,
-    /// The longest of them.
-    #[serde(flatten)]
-    pub longest: Place,
-}
-
-/// How long a thread was in each state in a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct TimesOfStates {
-    /// How long it waited in which system calls, as far as they are known.
-    pub blocked_in: Vec<(&'static str, u64)>,
-    /// Nanoseconds on a CPU.
-    pub running_ns: u64,
-    /// Nanoseconds in which it waited for one.
-    pub runnable_ns: u64,
-    /// Nanoseconds in which it waited for something else.
-    pub blocked_ns: u64,
-    /// Nanoseconds of which nothing is known.
-    pub unknown_ns: u64,
-}
-
-/// One call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Details {
-    /// Where it is drawn.
-    #[serde(flatten)]
-    pub place: Place,
-    /// Its function.
-    pub function: u32,
-    /// Its time without that of the calls that it made.
-    pub own_ns: u64,
-    /// The least that it took, if that isn't known exactly.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub low_ns: Option<u64>,
-    /// The most.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high_ns: Option<u64>,
-    /// All calls of its function since the process began, if they were counted.
-    pub all_calls: Option<u64>,
-    /// Whether it began before the recording.
-    pub cut_start: bool,
-    /// Whether its end isn't known.
-    pub cut_end: bool,
-    /// Whether it was unwound.
-    pub unwound: bool,
-    /// Whether it ended in a tail call.
-    pub tail: bool,
-    /// Whether it took at most so long.
-    pub at_most: bool,
-    /// Whether another call than the one around it may have made it.
-    pub caller_uncertain: bool,
-    /// Its arguments, its result and its labels.
-    pub labels: Vec<(String, LabelValue)>,
-    /// The call around it.
-    pub caller: Option<OpenCall>,
-    /// The functions of the calls around it, outermost first, and its own.
-    pub path: Vec<u32>,
-    /// How many functions it called.
-    pub all_children: usize,
-    /// Those that took longest.
-    pub children: Vec<Callee>,
-    /// Its thread's states.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub states: Option<TimesOfStates>,
-}
 
 /// The call that is open at a place.
 ///
@@ -163,13 +55,13 @@ pub fn slice(library: &Library, position: Position) -> Answered<Details> {
         function: **function,
         calls: *calls,
         total_ns: *total_ns,
-        longest: Place::of(track, depth + 1, longest),
+        longest: longest.place(track, depth + 1),
     };
     // Arguments come first: viewers show all of them by name.
     let values = call.values.into_iter().map(|(name, text)| (name, LabelValue::Text(text)));
     let labels = call.labels.into_iter().map(|(name, value)| (name, LabelValue::Number(value)));
     Ok(Details {
-        place: Place::of(track, depth, cell),
+        place: cell.place(track, depth),
         function: cell.function,
         own_ns: call.own_ns,
         low_ns: call.bars.map(|bars| bars.low),
@@ -201,7 +93,10 @@ fn of_states(states: &ThreadStates, from: u64, to: u64) -> TimesOfStates {
     let times = states.times(from, to);
     let waits = states.blocked_in(from, to);
     TimesOfStates {
-        blocked_in: waits.iter().filter_map(|(call, time)| Some((system_call_name(*call)?, *time))).collect(),
+        blocked_in: waits
+            .iter()
+            .filter_map(|(call, time)| Some((system_call_name(*call)?.to_owned(), *time)))
+            .collect(),
         running_ns: times.running,
         runnable_ns: times.runnable,
         blocked_ns: times.blocked,
@@ -219,7 +114,7 @@ pub(super) fn function(library: &Library, number: u32) -> Answered<FunctionIdent
 }
 
 /// Passes the calls of a function in a range that were drawn one by one.
-fn each_call(library: &Library, function: u32, range: &Range, mut each: impl FnMut(Place)) -> Answered<()> {
+fn each_call(library: &Library, function: u32, range: &Range, each: &mut dyn FnMut(Place)) -> Answered<()> {
     let (from, to) = (range.from.unwrap_or(0), range.to.unwrap_or(u64::MAX));
     for open in library.files()? {
         for thread in 0..open.file.threads.len() {
@@ -230,68 +125,12 @@ fn each_call(library: &Library, function: u32, range: &Range, mut each: impl FnM
             let Some(track) = open.file.track(thread) else { continue };
             track.levels.cells(track.levels.lowest(), from, to, &mut |depth, cell| {
                 if cell.function == function && cell.count == 1 {
-                    each(Place::of(id, depth, &cell));
+                    each(cell.place(id, depth));
                 }
             });
         }
     }
     Ok(())
-}
-
-/// One of the slowest calls of a function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Slow {
-    /// Where it is drawn.
-    #[serde(flatten)]
-    pub place: Place,
-    /// Its time without that of the calls that it made.
-    pub own_ns: u64,
-    /// Whether its duration is a bound, or it may be several calls.
-    pub uncertain: bool,
-}
-
-/// A bar of a histogram.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Histogram {
-    /// The shortest duration.
-    pub from_ns: u64,
-    /// The shortest one of the next bar.
-    pub to_ns: u64,
-    /// How many calls took so long.
-    pub calls: u64,
-    /// The longest of them that is drawn by itself.
-    pub longest: Option<Place>,
-}
-
-/// The calls of a function.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Instances {
-    /// Those that took longest, longest first.
-    pub slowest: Vec<Slow>,
-    /// How many took how long.
-    pub histogram: Vec<Histogram>,
-    /// How many there are.
-    pub calls: u64,
-    /// All of its calls, if they were counted.
-    pub all_calls: Option<u64>,
-    /// How many have a known duration.
-    pub count: u64,
-    /// How many have none.
-    pub untimed: u64,
-    /// The shortest duration.
-    pub min: Option<u64>,
-    /// The average one.
-    pub average: Option<u64>,
-    /// The median.
-    pub p50: Option<u64>,
-    /// Nine of ten are shorter.
-    pub p90: Option<u64>,
-    /// 99 of a hundred are shorter.
-    pub p99: Option<u64>,
-    /// The longest.
-    pub max: Option<u64>,
-    /// The call that is nearest to the median.
-    pub median: Option<Place>,
 }
 
 /// The calls of a function in a range.
@@ -345,54 +184,7 @@ pub fn instances(library: &Library, number: u32, scope: &Scope, limit: usize) ->
     }
     slowest.sort_by_key(|call| std::cmp::Reverse(call.place.to.saturating_sub(call.place.from)));
     slowest.truncate(limit);
-    // By bar: values, and the longest call.
-    let mut bars: BTreeMap<u32, (u64, Option<Place>)> = BTreeMap::new();
-    for (value, count) in times.values() {
-        bars.entry(bar(value)).or_default().0 += count;
-    }
-    let p50 = times.percentile(5_000);
-    let mut median: Option<(u64, Place)> = None;
-    each_call(library, number, &range, |place| {
-        let ns = place.to - place.from;
-        if let Some((_, longest)) = bars.get_mut(&bar(times.shown(ns)))
-            && longest.is_none_or(|longest| longest.to - longest.from < ns)
-        {
-            *longest = Some(place);
-        }
-        let off = ns.abs_diff(p50.unwrap_or(0));
-        if median.is_none_or(|(best, _)| off < best) {
-            median = Some((off, place));
-        }
-    })?;
-    let histogram = |(index, (calls, longest)): (u32, (u64, Option<Place>))| {
-        let (from_ns, to_ns) = bounds(index);
-        Histogram { from_ns, to_ns, calls, longest }
-    };
-    Ok(Instances {
-        slowest,
-        histogram: bars.into_iter().map(histogram).collect(),
-        calls,
-        all_calls: Some(all_calls).filter(|all| *all > 0),
-        count: times.count(),
-        untimed: calls.saturating_sub(times.count()),
-        min: times.min(),
-        average: times.average(),
-        p50,
-        p90: times.percentile(9_000),
-        p99: times.percentile(9_900),
-        max: times.max(),
-        median: median.map(|(_, place)| place),
-    })
-}
-
-/// The bar of a histogram for a duration: bars grow by the fourth root of 2.
-fn bar(ns: u64) -> u32 {
-    if ns == 0 { 0 } else { 1 + (4.0 * (ns as f64).log2() + 1e-9).floor() as u32 }
-}
-
-fn bounds(bar: u32) -> (u64, u64) {
-    let edge = |bar: u32| (f64::from(bar) / 4.0).exp2().ceil() as u64;
-    if bar == 0 { (0, 1) } else { (edge(bar - 1), edge(bar)) }
+    Instances::of(&times, (calls, all_calls), slowest, &mut |each| each_call(library, number, &range, each))
 }
 
 /// The thread of a call.
@@ -405,42 +197,6 @@ pub(super) fn thread_of(file: &File, pid: u32, tid: u32, at_ns: u64) -> Option<u
         info.and_then(|info| info.reach).is_some_and(|(from, to)| (from..=to).contains(&at_ns))
     };
     all.iter().find(|index| has(index)).or(all.first()).copied()
-}
-
-/// A part of the difference between a call and those around the median.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ExplainedRow {
-    /// The called function.
-    pub function: Option<u32>,
-    /// `own`, `wait`, `tail` or `call`.
-    pub kind: &'static str,
-    /// Its time in the call.
-    pub here_ns: f64,
-    /// Its time in those around the median, per call.
-    pub median_ns: f64,
-    /// Calls of it.
-    pub here_calls: f64,
-    /// Calls of it in those around the median, per call.
-    pub median_calls: f64,
-}
-
-/// Why a call took as long as it did, compared with those around the median of its function.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Explained {
-    /// Its function.
-    pub function: u32,
-    /// The call.
-    pub here: Place,
-    /// The call that is nearest to the median.
-    pub median: Option<Place>,
-    /// How long it took.
-    pub here_ns: f64,
-    /// How long those around the median took.
-    pub median_ns: f64,
-    /// How many calls have a known duration.
-    pub timed_calls: u64,
-    /// The largest difference comes first.
-    pub rows: Vec<ExplainedRow>,
 }
 
 /// Compares a call with those around the median of its function.
@@ -457,9 +213,7 @@ pub fn explain(library: &Library, position: Position) -> Answered<Explained> {
     let Some(of) = open.file.threads.get(thread) else { return Err(NO_CALL.to_owned()) };
     let is_known = cell.bits() & (bits::CUT_START | bits::CUT_END | bits::AT_MOST) == 0;
     if !is_known {
-        return Err(
-            "this call wasn't recorded from its entry to its exit, so its time can't be compared".to_owned()
-        );
+        return Err(NOT_TIMED.to_owned());
     }
     let place = CallPlace { pid: of.pid, tid: of.tid, depth: depth as u32, start_ns: cell.from };
     let functions = library.functions.clone();
@@ -468,63 +222,11 @@ pub fn explain(library: &Library, position: Position) -> Answered<Explained> {
         let mut explanation = Explanation::new(Focus::new(&is_meant)).of_call(place).with_tails(true);
         explanation.first(context.view, &Filter::default());
         explanation.second(context.view, &Filter::default());
-        let mut rows = Vec::new();
-        let (here, median) = (&explanation.slow, &explanation.median);
-        let row = |function: Option<u32>, kind: &'static str, of: &dyn Fn(&Doings) -> (u64, u64)| {
-            let per = |doings: &Doings| {
-                let (ns, calls) = of(doings);
-                (doings.per_call(ns), doings.per_call(calls))
-            };
-            let ((here_ns, here_calls), (median_ns, median_calls)) = (per(here), per(median));
-            ExplainedRow { function, kind, here_ns, median_ns, here_calls, median_calls }
-        };
-        rows.push(row(None, "own", &|doings| (doings.own_ns, 0)));
-        if here.suspended_ns + median.suspended_ns > 0 {
-            rows.push(row(None, "wait", &|doings| (doings.suspended_ns, 0)));
-        }
-        if here.tails_ns + median.tails_ns > 0 {
-            rows.push(row(None, "tail", &|doings| (doings.tails_ns, 0)));
-        }
-        let called: std::collections::BTreeSet<u32> =
-            here.called.keys().chain(median.called.keys()).copied().collect();
-        for number in called {
-            let Some(function) = explanation.functions().get(number) else { continue };
-            let shared = lock(&functions).number(function);
-            rows.push(row(Some(shared), "call", &|doings| {
-                doings.called.get(&number).copied().unwrap_or_default()
-            }));
-        }
-        let difference = |row: &ExplainedRow| (row.here_ns - row.median_ns).abs();
-        rows.sort_by(|one, other| difference(other).total_cmp(&difference(one)));
-        (
-            rows,
-            here.calls,
-            here.per_call(here.duration_ns),
-            median.per_call(median.duration_ns),
-            explanation.times.count(),
-        )
+        ExplainedTimes::of(&explanation, &mut |function| lock(&functions).number(function))
     })?;
-    let (rows, here_calls, here_ns, median_ns, count) = explained;
-    if here_calls == 0 {
-        return Err(
-            "this call is a part of another call of its function; select the outermost one".to_owned()
-        );
-    }
-    let mut nearest: Option<(u64, Place)> = None;
-    each_call(library, cell.function, &Range::default(), |place| {
-        let off = (place.to - place.from).abs_diff(median_ns as u64);
-        if nearest.is_none_or(|(best, _)| off < best) {
-            nearest = Some((off, place));
-        }
-    })?;
-    Ok(Explained {
-        function: cell.function,
-        here: Place::of(track, depth, &cell),
-        median: nearest.filter(|_| count > 1).map(|(_, place)| place),
-        here_ns,
-        median_ns,
-        timed_calls: count,
-        rows: if count > 1 { rows } else { Vec::new() },
+    let here = cell.place(track, depth);
+    Explained::of(explained, (cell.function, here), &mut |each| {
+        each_call(library, cell.function, &Range::default(), each)
     })
 }
 
@@ -539,7 +241,7 @@ pub fn source(library: &Library, number: u32) -> Answered<SourceText> {
     }
     let identity = function(library, number)?;
     let (mut text, mut why) = (None, None);
-    let mut callers: FxHashMap<Option<u32>, u64> = FxHashMap::default();
+    let mut all_callers = Vec::new();
     for open in library.files()? {
         let wanted = identity.clone();
         let functions = library.functions.clone();
@@ -547,9 +249,7 @@ pub fn source(library: &Library, number: u32) -> Answered<SourceText> {
             let is_meant = |function: &Function| function.identity == wanted;
             let mut edges = Edges::new(Focus::new(&is_meant));
             edges.add_trace(context.view, &Filter::default());
-            let number = |of: Option<u32>| Some(lock(&functions).number(edges.functions().get(of?)?));
-            let callers: Vec<(Option<u32>, u64)> =
-                edges.callers().iter().map(|edge| (number(edge.function), edge.sums.calls)).collect();
+            let callers = callers(&edges, &mut |function| lock(&functions).number(function));
             let found = wanted.file.as_ref().and_then(|file| text_of(context, file));
             let problem =
                 if found.is_some() { None } else { wanted.file.as_ref().map(|file| problem(context, file)) };
@@ -557,9 +257,7 @@ pub fn source(library: &Library, number: u32) -> Answered<SourceText> {
         })?;
         text = text.or(found);
         why = why.or(problem);
-        for (caller, calls) in edges {
-            *callers.entry(caller).or_default() += calls;
-        }
+        all_callers.extend(edges);
     }
     let why = match (&text, &identity.file) {
         (Some(_), _) => None,
@@ -568,11 +266,9 @@ pub fn source(library: &Library, number: u32) -> Answered<SourceText> {
         }
         (None, Some(_)) => why,
     };
-    let mut callers: Vec<_> = callers.into_iter().filter(|(_, calls)| *calls > 0).collect();
-    callers.sort_by_key(|(function, calls)| (std::cmp::Reverse(*calls), *function));
-    let caller = |(number, calls): (Option<u32>, u64)| {
-        let known = number.and_then(|number| function(library, number).ok()).unwrap_or_default();
-        Caller { function: number, calls, file: known.file, line: known.line }
+    let place = |number| {
+        let known = function(library, number).unwrap_or_default();
+        (known.file, known.line)
     };
     let answer = SourceText {
         file: identity.file,
@@ -580,7 +276,7 @@ pub fn source(library: &Library, number: u32) -> Answered<SourceText> {
         first_line: 1,
         text,
         why,
-        callers: callers.into_iter().map(caller).collect(),
+        callers: listed_callers(all_callers, place),
     };
     let is_complete = library.files()?.iter().all(|open| open.file.is_complete());
     let mut sources = lock(&library.sources);

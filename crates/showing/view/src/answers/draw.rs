@@ -8,7 +8,7 @@ use everycall_timeline::{StateTimes, ThreadState, system_call_name};
 use serde::{Serialize, Serializer};
 
 use super::Answered;
-use crate::cell::{Cell, SEVERAL, bits};
+use crate::cell::{Cell, SEVERAL};
 use crate::context::Context;
 use crate::file::{DENSITY, File, lock, place_of_track};
 use crate::levels::Merger;
@@ -16,6 +16,7 @@ use crate::library::{Library, OpenFile, quick_threads};
 use crate::marks::{Item, Kind, Text};
 use crate::series::{Point, Series};
 use crate::{parts, window};
+use everycall_answers::bits;
 
 /// Calls are summaries of several; all are exact otherwise.
 const CELLS: u32 = 1;

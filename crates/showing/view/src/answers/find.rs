@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use everycall_analysis::{Key, Order};
+use everycall_answers::{Place, Sought};
 use regex::{Regex, RegexBuilder};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::Answered;
 use super::draw::text;
-use super::place::Place;
 use super::sums::{number, whole};
 use crate::cell::{Cell, SEVERAL};
 use crate::file::lock;
@@ -19,15 +19,6 @@ use crate::library::Library;
 const FUNCTIONS_MAX: usize = 1000;
 /// Marks that a search looks at in each track.
 const MARKS_MAX: usize = 1 << 17;
-
-/// The calls and marks that a search is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sought {
-    /// The calls of a function, by its number.
-    Function(u32),
-    /// Calls of functions, and marks, by a part of their name or by `/REGEX/`.
-    Text(String),
-}
 
 /// The functions and marks that a search matches.
 struct Meant {

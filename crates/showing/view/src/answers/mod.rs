@@ -9,8 +9,9 @@
 //! sums      tables and trees of a range, comparison
 //! ```
 //!
-//! As JSON, they have the form that the page gets; `docs/design/viewer.md` lists them. An answer
-//! that can't be given is a sentence that says why.
+//! Values about calls are those of `everycall-answers`. As JSON, they have the form that the page
+//! gets; `docs/design/viewer.md` lists them. An answer that can't be given is a sentence that says
+//! why.
 
 mod call;
 mod draw;
@@ -19,22 +20,17 @@ mod place;
 mod sums;
 mod trace;
 
-pub use call::{
-    Callee, Details, Explained, ExplainedRow, Histogram, Instances, LabelValue, OpenCall, Slow,
-    TimesOfStates, explain, instances, slice, source,
-};
+pub use call::{explain, instances, slice, source};
 pub(crate) use draw::encoded;
 pub use draw::{Counter, Mark, Slice, State, counters, end_ns, marks, overview, slices, states};
 pub(crate) use draw::{counters_of, marks_of, states_of, tracks_of};
-pub use find::{Calls, FoundFunction, Hit, Hits, Next, Search, Sought, hits, listed, next, search};
-pub use place::{Place, Position};
-pub use sums::{
-    Branch, Compared, ComparedFunction, ComparedNode, Comparison, Flame, FlameNode, Report, Scope, Side,
-    Tree, TreeNode, compare, flame, report, tree,
+pub use everycall_answers::{
+    Answered, Branch, Callee, Caller, Compared, ComparedFunction, ComparedNode, Comparison, Details,
+    Explained, ExplainedRow, Flame, FlameNode, Histogram, Instances, LabelValue, OpenCall, Place, Position,
+    Report, Scope, Side, Slow, Sought, SourceText, TimesOfStates, Tree, TreeNode,
 };
+pub use find::{Calls, FoundFunction, Hit, Hits, Next, Search, hits, listed, next, search};
+pub use sums::{compare, flame, report, tree};
 pub use trace::{Kept, LossFacts, ModuleFacts, TraceFacts, functions, trace, window};
 
-pub use crate::facts::{Caller, FileFacts, ProcessFacts, SourceText, TrackFacts};
-
-/// An answer, or a sentence why there is none.
-pub type Answered<T> = Result<T, String>;
+pub use crate::facts::{FileFacts, ProcessFacts, TrackFacts};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use everycall_answers::{NO_CALL, Position};
 use everycall_export::{Source as _, ValuesNumber, shown_values};
 use everycall_timeline::{Bars, GapKind, Intervals, MarkKind, TimelineEvent};
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 
 use super::Answered;
 use crate::cell::Cell;
@@ -14,36 +14,6 @@ use crate::file::Open;
 use crate::library::{Library, OpenFile};
 use crate::read::{begin_bits, end_bits};
 use crate::window::{From, read_from};
-
-/// Where a call is: a moment and a depth at which it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Its track.
-    pub track: u32,
-    /// The moment, in nanoseconds since the trace's begin.
-    pub at: u64,
-    /// Number of enclosing calls.
-    pub depth: usize,
-}
-
-/// Where a call is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Place {
-    /// Its track.
-    pub track: u32,
-    /// Begin, in nanoseconds since the trace's.
-    pub from: u64,
-    /// End.
-    pub to: u64,
-    /// Number of enclosing calls.
-    pub depth: usize,
-}
-
-impl Place {
-    pub(super) fn of(track: u32, depth: usize, cell: &Cell) -> Place {
-        Place { track, from: cell.from, to: cell.to(), depth }
-    }
-}
 
 /// A call, with what it did.
 pub(super) struct Call {
@@ -145,8 +115,6 @@ pub(super) fn call_at(context: &Context<'_>, thread: usize, at: u64, depth: usiz
     }
     short
 }
-
-pub(super) const NO_CALL: &str = "no call is open there";
 
 /// The file, the thread and the cell of a call.
 pub(super) fn cell_at(library: &Library, position: Position) -> Answered<(Arc<OpenFile>, usize, Cell)> {

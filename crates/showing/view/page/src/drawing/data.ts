@@ -1,7 +1,7 @@
 // A whole trace in memory, in columns.
 
 import { BadData, Numbers, NumberWriter } from '../decode';
-import type { Func, Mark, State, Trace } from '../types';
+import type { Func, Mark, Place, State, Trace } from '../types';
 
 /** The calls of a track, by entry, callers before what they call. */
 export class Calls {
@@ -97,6 +97,15 @@ export class Calls {
   }
 }
 
+export class BadRequest extends Error {}
+
+export const placeOf = (track: number, calls: Calls, call: number): Place => ({
+  track,
+  from: calls.from[call],
+  to: calls.to[call],
+  depth: calls.depth[call],
+});
+
 export interface CounterData {
   track: number;
   name: string;
@@ -112,20 +121,26 @@ export interface Data {
   states: Record<string, State[]>;
   marks: Mark[];
   counters: CounterData[];
+  /** Track, begin and depth of a call, with the name and value of a label. */
   labels: [number, number, number, string, string][];
   /** All calls, as counted beside the events: function, track (null: it isn't in the page), calls. */
   all_calls: [number, number | null, number][];
 }
 
 interface Head extends Omit<Data, 'calls'> {
+  /** Of each place in code, its function and its kind. */
+  places: [number, number][];
   order: number[];
   counts: number[];
 }
 
+/** For each track; the last one is for sums alone. */
+const STREAMS = 6;
+
 /** Reads the data of a page of its own, unpacked. */
 export function readData(bytes: Uint8Array): Data {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (bytes.length < 8 || new TextDecoder().decode(bytes.subarray(0, 4)) !== 'EVL1') {
+  if (bytes.length < 8 || new TextDecoder().decode(bytes.subarray(0, 4)) !== 'EVL2') {
     throw new BadData('the page has no data of a trace');
   }
   let at = 4;
@@ -137,10 +152,11 @@ export function readData(bytes: Uint8Array): Data {
     return [start, at];
   };
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(...piece()))) as Head;
+  const functionOf = Uint32Array.from(head.places, ([func]) => func);
   const calls = new Map<number, Calls>();
   head.order.forEach((track, index) => {
-    const streams = Array.from({ length: 5 }, () => new Numbers(bytes, ...piece()));
-    calls.set(track, readCalls(head.counts[index], streams));
+    const streams = Array.from({ length: STREAMS }, () => new Numbers(bytes, ...piece()));
+    calls.set(track, readCalls(head.counts[index], functionOf, streams));
   });
   return {
     trace: head.trace,
@@ -155,7 +171,7 @@ export function readData(bytes: Uint8Array): Data {
   };
 }
 
-function readCalls(n: number, [froms, durations, functions, depths, exceptions]: Numbers[]): Calls {
+function readCalls(n: number, functionOf: Uint32Array, [froms, durations, places, depths, exceptions]: Numbers[]): Calls {
   const from = new Float64Array(n);
   const to = new Float64Array(n);
   const func = new Uint32Array(n);
@@ -167,14 +183,15 @@ function readCalls(n: number, [froms, durations, functions, depths, exceptions]:
     now += froms.next();
     from[call] = now;
     to[call] = now + durations.next();
-    func[call] = functions.next();
+    func[call] = functionOf[places.next()];
     level += depths.nextSigned();
     depth[call] = level;
   }
   let call = 0;
   while (!exceptions.isDone) {
     call += exceptions.next();
-    bits[call] = exceptions.next();
+    // Those above the lowest eight aren't drawn.
+    bits[call] = exceptions.next() % 256;
   }
   return new Calls(from, to, func, depth, bits);
 }
@@ -183,14 +200,14 @@ function readCalls(n: number, [froms, durations, functions, depths, exceptions]:
 export function writeData(data: Data): Uint8Array {
   const order = [...data.calls.keys()];
   const { calls, ...rest } = data;
-  const head: Head = { ...rest, order, counts: order.map((track) => calls.get(track)?.length ?? 0) };
-  const pieces: Uint8Array[] = [new TextEncoder().encode('EVL1')];
+  const head: Head = { ...rest, order, counts: order.map((track) => calls.get(track)?.length ?? 0), places: data.functions.map(({ id }) => [id, 0]) };
+  const pieces: Uint8Array[] = [new TextEncoder().encode('EVL2')];
   const add = (bytes: Uint8Array): void => {
     pieces.push(new Uint8Array(new Uint32Array([bytes.length]).buffer), bytes);
   };
   add(new TextEncoder().encode(JSON.stringify(head)));
   for (const own of calls.values()) {
-    const streams = Array.from({ length: 5 }, () => new NumberWriter());
+    const streams = Array.from({ length: STREAMS }, () => new NumberWriter());
     let [now, level, last] = [0, 0, 0];
     for (let call = 0; call < own.length; call++) {
       streams[0].write(own.from[call] - now);

@@ -1,8 +1,8 @@
 // Hits of a search, or all calls of a function: in one order, by beginning, track and depth.
 
-import type { Hit, Hits, Mark, Next, Search } from '../types';
+import type { Hit, Hits, Mark, Next } from '../types';
+import { BadRequest, placeOf } from './data';
 import type { Data } from './data';
-import { BadRequest, placeOf } from './numbers';
 
 /** A predicate of texts: a part of them, in any case, or a regular expression between slashes. */
 export function matcher(q: string): (text: string) => boolean {
@@ -57,30 +57,16 @@ export class Found {
     this.total = total;
   }
 
-  search(limit: number): Search {
-    const sums = new Map<number, Search['functions'][number] & { all_calls: number }>();
-    for (const id of this.functions) sums.set(id, { id, calls: 0, total_ns: 0, all_calls: 0 });
-    for (const [id, , calls] of this.data.all_calls) {
-      const sum = sums.get(id);
-      if (sum) sum.all_calls += calls;
-    }
+  /** The first hits. */
+  first(limit: number): Hit[] {
     const hits: Hit[] = [];
     for (const [track, own] of this.calls) {
       const calls = this.data.calls.get(track);
       if (!calls) continue;
-      let taken = 0;
-      for (const call of own) {
-        const sum = sums.get(calls.func[call]);
-        if (sum) {
-          sum.calls++;
-          sum.total_ns += calls.duration(call);
-        }
-        if (taken++ < limit) hits.push({ ...placeOf(track, calls, call), function: calls.func[call] });
-      }
+      for (const call of own.subarray(0, limit)) hits.push({ ...placeOf(track, calls, call), function: calls.func[call] });
     }
     for (const mark of this.marks.slice(0, limit)) hits.push(hitOf(mark));
-    const functions = [...sums.values()].sort((a, b) => b.total_ns - a.total_ns);
-    return { functions, hits: hits.sort(inOrder).slice(0, limit), total: this.total };
+    return hits.sort(inOrder).slice(0, limit);
   }
 
   hits(from: number, to: number, pixels: number): Hits {

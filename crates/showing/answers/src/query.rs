@@ -2,26 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use everycall_analysis::Grouping;
+use everycall_profile::Grouping;
 
-use crate::answers::{Answered, Position, Scope, Side, Sought};
+use crate::Answered;
+use crate::scope::{Position, Scope, Side, Sought};
 
 /// The values by name; of several with one name, the last.
-pub(crate) struct Query(BTreeMap<String, String>);
+pub struct Query(BTreeMap<String, String>);
 
 /// Tracks in one request.
 const TRACKS_MAX: usize = 1 << 14;
 
 impl Query {
+    /// The parameters of a query string.
+    #[must_use]
     pub fn parse(text: &str) -> Query {
         Query(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
 
+    /// A value, if it is there and not empty.
+    #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
     /// A whole number, if it is there; negative ones are 0.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn number(&self, name: &str) -> Result<Option<u64>, String> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -32,11 +41,19 @@ impl Query {
     }
 
     /// A number that must be there.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn needed(&self, name: &str) -> Result<u64, String> {
         self.number(name)?.ok_or_else(|| format!("{name} is missing"))
     }
 
     /// The window: from, to, and its width in pixels.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn window(&self, end_ns: u64) -> Answered<(u64, u64, u64)> {
         let from = self.number("from")?.unwrap_or(0);
         let to = self.number("to")?.unwrap_or(end_ns).max(from);
@@ -45,6 +62,10 @@ impl Query {
     }
 
     /// The depths, `FROM-TO` without the last; all where nothing is said.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn depths(&self) -> Result<std::ops::Range<usize>, String> {
         let Some(text) = self.text("depths") else { return Ok(0..usize::MAX) };
         let wrong = || "depths are FROM-TO".to_owned();
@@ -54,17 +75,29 @@ impl Query {
     }
 
     /// The tracks; `None` for all.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn tracks(&self) -> Answered<Option<Vec<u32>>> {
         self.text("tracks").map(tracks).transpose()
     }
 
     /// A place in a list.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn index(&self, name: &str, usual: usize) -> Answered<usize> {
         let index = self.number(name)?;
         Ok(index.map_or(usual, |index| usize::try_from(index).unwrap_or(usize::MAX)))
     }
 
     /// Where a call is.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn position(&self) -> Answered<Position> {
         let track = u32::try_from(self.needed("track")?).map_err(|_| "there is no such track".to_owned())?;
         let depth = usize::try_from(self.needed("depth")?).unwrap_or(usize::MAX);
@@ -72,11 +105,19 @@ impl Query {
     }
 
     /// A function that must be there.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn function(&self) -> Answered<u32> {
         Ok(u32::try_from(self.needed("function")?).unwrap_or(u32::MAX))
     }
 
     /// The calls that sums cover.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn scope(&self) -> Answered<Scope> {
         if let Some(call) = self.text("call") {
             return Ok(Scope { call: Some(position(call)?), ..Scope::default() });
@@ -86,6 +127,10 @@ impl Query {
     }
 
     /// By which a table groups calls: there is a row for each.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn grouping(&self) -> Answered<Grouping> {
         Ok(match self.text("by").unwrap_or("function") {
             "function" => Grouping::Function,
@@ -106,6 +151,10 @@ impl Query {
     }
 
     /// The calls and marks that a search is for.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn sought(&self) -> Answered<Sought> {
         if self.number("function")?.is_some() {
             return Ok(Sought::Function(self.function()?));
@@ -114,6 +163,10 @@ impl Query {
     }
 
     /// A hit: its begin, track and depth, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn cursor(&self) -> Answered<Option<(u64, u32, Option<usize>)>> {
         let Some(from) = self.number("from")? else { return Ok(None) };
         let track = self.number("track")?.unwrap_or(0) as u32;
@@ -123,6 +176,10 @@ impl Query {
 
     /// A side of a comparison: `range:FILE:FROM:TO:TRACKS`, where each number may be left out, or
     /// `call:TRACK:AT:DEPTH`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence what is wrong with it.
     pub fn side(&self, name: &str) -> Answered<Side> {
         let text = self.text(name).ok_or_else(|| format!("{name} is missing"))?;
         let wrong = || format!("`{text}` isn't range:FILE:FROM:TO:TRACKS or call:TRACK:AT:DEPTH");
