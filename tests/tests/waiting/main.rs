@@ -2,5 +2,6 @@
 
 mod counters;
 mod logs;
+mod samples;
 mod states;
 mod waits;

@@ -26,7 +26,7 @@ use crate::segments::{EventWords, FileSegments, Piece};
 use crate::source::ReadAt;
 use crate::trigger_chunks;
 use crate::words;
-use crate::{sched, session};
+use crate::{sched, session, stacks};
 
 /// Bytes of a chunk's payload that are read at once. A larger payload is damaged, or hostile.
 /// (Modules' files are read piece by piece.)
@@ -441,6 +441,7 @@ impl Indexer {
                     | chunk::SESSION
                     | chunk::COUNTS
                     | chunk::SCHED
+                    | chunk::STACKS
                     | chunk::TIMES
                     | chunk::ALL_CALLS
                     | chunk::FRAME_NAMES
@@ -604,6 +605,7 @@ impl Indexer {
                 calibration::read_calibration(bytes, process, recording)?;
             }
             chunk::SCHED => sched::read_sched(bytes, recording)?,
+            chunk::STACKS => stacks::read_stacks(bytes, recording)?,
             _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
         }
         Ok(())

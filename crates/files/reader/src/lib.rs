@@ -43,6 +43,7 @@ mod sched;
 mod segments;
 mod session;
 mod source;
+mod stacks;
 mod trampolines;
 mod trigger_chunks;
 pub mod values;
@@ -59,8 +60,9 @@ pub use model::{
     CallTimes, CaptureLayout, Child, CodeRange, CountedCalls, CountedValues, Counts, Dropped, DroppedCalls,
     Ending, EventClock, Frame, Frames, FunctionRanges, FunctionSet, KeptCall, Memory, MemoryNumbers,
     MemoryOfCalls, MemoryOwner, Meta, Module, OpenCall, Origin, Process, ProcessCalibration, ProcessEnd,
-    Reason, Recording, Sched, SchedClock, SchedSource, SegmentCursor, SegmentPlace, Session, Snapshot,
-    Source, Stamps, Tail, Thread, ThreadKey, ThreadName, Trampolines, Trigger, ValueCounts,
+    Reason, Recording, SampledFile, SampledFrame, SampledStacks, Sched, SchedClock, SchedSource,
+    SegmentCursor, SegmentPlace, Session, Snapshot, Source, StackSample, Stamps, Tail, Thread, ThreadKey,
+    ThreadName, Trampolines, Trigger, ValueCounts,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

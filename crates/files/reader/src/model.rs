@@ -57,6 +57,8 @@ pub struct Recording {
     pub session: Option<Session>,
     /// When the kernel ran the threads; `None` if that wasn't recorded.
     pub sched: Option<Sched>,
+    /// Sampled stacks; `None` if none were wanted.
+    pub stacks: Option<SampledStacks>,
     /// Damaged, missing or unknown parts of the input.
     pub warnings: Vec<Warning>,
 }
@@ -76,6 +78,91 @@ pub struct ProcessCalibration {
     pub frames: HookPrices,
     /// CPU time that the process took in all, in nanoseconds; `None` if it isn't known.
     pub cpu_ns: Option<u64>,
+}
+
+/// Where threads were at moments that the kernel chose. Tables refer to each other by index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampledStacks {
+    /// Samples that were wanted of each second in which a thread runs; 0: the text says why there
+    /// are none.
+    pub rate: u32,
+    /// Whether code of the kernel was sampled, too.
+    pub has_kernel: bool,
+    /// Bytes of a stack that were copied for each sample.
+    pub stack_bytes: u32,
+    /// What wasn't sampled, and why; as bytes, because it need not be UTF-8.
+    pub text: Vec<u8>,
+    /// Samples that the kernel had no room for.
+    pub lost: u64,
+    /// Samples that newer ones have replaced in the recorder's memory.
+    pub overwritten: u64,
+    /// How often the kernel took fewer samples for a time.
+    pub throttled: u64,
+    /// Files with code.
+    pub files: Vec<SampledFile>,
+    /// Places in code.
+    pub frames: Vec<SampledFrame>,
+    /// Stacks: each has its innermost frame, and the caller's stack, which stands before it.
+    pub nodes: Vec<(Option<usize>, usize)>,
+    /// In any order.
+    pub samples: Vec<StackSample>,
+}
+
+impl SampledStacks {
+    /// The frames of a stack, innermost first.
+    pub fn frames_of(&self, node: Option<usize>) -> impl Iterator<Item = &SampledFrame> {
+        let mut at = node;
+        // A caller's stack stands before, so this ends.
+        std::iter::from_fn(move || {
+            let (parent, frame) = self.nodes.get(at?)?;
+            at = *parent;
+            self.frames.get(*frame)
+        })
+    }
+}
+
+/// A file with code that was sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampledFile {
+    /// As the process sees it.
+    pub path: Vec<u8>,
+    /// Empty if it has none.
+    pub build_id: Vec<u8>,
+}
+
+/// A place in code that was sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SampledFrame {
+    /// An instruction of a file, or the last byte of a call.
+    File {
+        /// Index in [`SampledStacks::files`].
+        file: usize,
+        /// The file's own address.
+        image_address: u64,
+    },
+    /// A function of the kernel; empty if its name isn't known.
+    Kernel(Vec<u8>),
+    /// A function that the kernel puts into each process.
+    Vdso(Vec<u8>),
+    /// Code that no file contains, at this address of the process.
+    Memory(u64),
+    /// Of newer versions.
+    Other,
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackSample {
+    /// Nanoseconds of `CLOCK_MONOTONIC_RAW`.
+    pub raw_ns: u64,
+    /// The thread's process id.
+    pub pid: u32,
+    /// The thread's id.
+    pub tid: u32,
+    /// Index in [`SampledStacks::nodes`]; `None` if there is no frame.
+    pub node: Option<usize>,
+    /// A set of [`everycall_format::stacks::sample_flags`].
+    pub flags: u32,
 }
 
 /// When the kernel ran the threads.

@@ -373,6 +373,21 @@ impl ModuleSymbols {
         (inlined.calls.into_iter().map(named).collect(), inlined.more)
     }
 
+    /// The functions whose code was inlined at an image address, outermost first, as far as
+    /// debugging information says.
+    pub fn inlined_at(&mut self, image_address: u64) -> Vec<String> {
+        let Some(around) = self.table.find(image_address) else { return Vec::new() };
+        let calls = self.inlined_calls(around).unwrap_or_default().calls;
+        let is_there = |call: &crate::debug::InlinedCall| {
+            call.ranges.iter().any(|range| (range.0..range.1).contains(&image_address))
+        };
+        let named = |call: crate::debug::InlinedCall| {
+            let linkage_name = String::from_utf8_lossy(&call.name);
+            demangle(split_part(&linkage_name).0)
+        };
+        calls.into_iter().filter(is_there).map(named).collect()
+    }
+
     /// Whether code at an image address was inlined there from a function with an entry of its own;
     /// `None` if debugging information doesn't say. `is_callees`: ignore the innermost function
     /// that was inlined there, because it is the one being called.

@@ -17,6 +17,7 @@ use everycall_tracefile::{ChunkWriter, SourceFile};
 
 use crate::names::{NameOptions, NameWarning, SymbolNames};
 use crate::source_notes::SourceNote;
+use crate::stacks::StackNames;
 use crate::view::TraceView;
 use crate::{budget, dropped_calls, kept_calls};
 
@@ -156,6 +157,9 @@ impl Gathering<'_> {
             for (offset, ticks) in located {
                 self.function(trace.locate(counts.process, offset, ticks))?;
             }
+        }
+        for location in StackNames::new(trace, names).into_iter().flat_map(|stacks| stacks.locations()) {
+            self.function(location)?;
         }
         // These ask by themselves. What they answer is of no use here.
         let view = TraceView::new(trace, names);

@@ -10,6 +10,8 @@
 //! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
 //! event_intervals Trace + SymbolNames -> EventIntervals    how well times are known
+//! stacks          Trace + SymbolNames -> StackNames    names of sampled frames
+//! own_samples     TraceView -> OwnSamples    what own times went into, by sampled stacks
 //! sampled         Trace -> SampledCounters         counters of processes, as the recorder read them
 //! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
 //! embed           TraceFile -> Embedding        symbols and sources, into the trace
@@ -60,8 +62,10 @@ mod intervals;
 mod kept;
 mod names;
 mod open;
+mod own_samples;
 mod sampled;
 mod source_notes;
+mod stacks;
 pub mod stored;
 mod summing;
 #[cfg(test)]
@@ -84,8 +88,10 @@ pub use intervals::{EventIntervals, WideFunction, event_intervals};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
+pub use own_samples::{OwnSamples, SamplesIn};
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
 pub use source_notes::{SourceNote, SourceProblem};
+pub use stacks::{CodeKind, FrameName, StackNames, StackTimes};
 pub use summing::{AllCalls, FunctionFinder, Stretch, Stretches, all_calls};
 pub use totals::{lost_events, marks_by_count, ring_that_keeps_all, runtime_counts};
 pub use view::{LabelledEvents, TraceView};

@@ -232,6 +232,25 @@ impl<'a> SymbolNames<'a> {
         if self.has_full_names { full } else { short_name(&full) }
     }
 
+    /// Symbols of a file, whether it is a module of the trace or not.
+    pub(crate) fn open_other(&self, path: &[u8], build_id: &[u8]) -> Symbols {
+        let path = Path::new(OsStr::from_bytes(path));
+        Symbols::open(&ModuleIdentity::new(path, build_id), &self.options)
+    }
+
+    /// Names of a file of [`SymbolNames::open_other`]: the function at an address, and those whose
+    /// code was inlined there, outermost first.
+    pub(crate) fn in_other(
+        &self,
+        symbols: &mut Symbols,
+        image_address: u64,
+    ) -> (Option<String>, Vec<String>) {
+        let id = symbols.function_at(image_address);
+        let name = symbols.is_known(id).then(|| self.shown(symbols.function(id).shown_name()));
+        let inlined = symbols.inlined_at(image_address).into_iter().map(|name| self.shown(name));
+        (name, inlined.collect())
+    }
+
     /// The function at a location.
     pub fn key(&self, location: Location) -> FunctionKey {
         let known = self.with_module(location, |symbols| {
@@ -814,7 +833,7 @@ fn nameless(location: Location) -> String {
     }
 }
 
-fn base_name(path: &[u8]) -> String {
+pub(crate) fn base_name(path: &[u8]) -> String {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     if name.is_empty() { "unknown".to_owned() } else { String::from_utf8_lossy(name).into_owned() }
 }

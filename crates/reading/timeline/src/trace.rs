@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use everycall_format::tasks;
 use everycall_reader::{
     Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process,
-    ProcessCalibration, ProcessEnd, Recording, Sched, Session, Snapshot, Source, ThreadKey, Trigger,
-    ValueCounts, Warning,
+    ProcessCalibration, ProcessEnd, Recording, SampledStacks, Sched, Session, Snapshot, Source, ThreadKey,
+    Trigger, ValueCounts, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -317,6 +317,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn sched(&self) -> Option<&Sched> {
         self.source.recording().sched.as_ref()
+    }
+
+    /// Where threads were at moments that the kernel chose; `None` if that wasn't recorded.
+    #[must_use]
+    pub fn stacks(&self) -> Option<&SampledStacks> {
+        self.source.recording().stacks.as_ref()
     }
 
     /// Short calls that were dropped.

@@ -52,6 +52,7 @@ use everycall_format::sched::{SchedEvent, SchedRecord, clock, source};
 pub use crate::children::Children;
 use crate::joined::Joined;
 use crate::perf::Perf;
+pub use crate::perf::{explain as why_refused, online as online_cpus};
 use crate::schedstat::Schedstat;
 use crate::store::Store;
 use crate::tracefs::{Instance, Tracefs};

@@ -233,6 +233,7 @@ fn of_sample_id(cpu: u16, data: &[u8]) -> Option<SchedEvent> {
 }
 
 /// The CPUs that the kernel uses.
+#[must_use]
 pub fn online() -> Vec<usize> {
     cpu_list(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default()).collect()
 }
@@ -246,6 +247,8 @@ pub fn cpu_list(text: &str) -> impl Iterator<Item = usize> {
     ranges.flatten()
 }
 
+/// Why `perf_event_open` is refused, and what would help.
+#[must_use]
 pub fn explain(error: &io::Error) -> String {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     match paranoid.trim().parse::<i32>() {

@@ -206,6 +206,10 @@ pub mod chunk {
     /// [`crate::value_counts::ValueCount`]: how often calls had the same values, after the threads
     /// of their snapshot. Since version 2.15.
     pub const VALUE_COUNTS: u32 = 35;
+    /// [`crate::stacks::StacksRecord`], then its text, its names, its [files](crate::stacks::StackFile),
+    /// [frames](crate::stacks::StackFrame), [nodes](crate::stacks::StackNode) and
+    /// [samples](crate::stacks::StackSample). Several chunks add up. Since version 2.15.
+    pub const STACKS: u32 = 36;
     /// [`super::EndRecord`]: the file is complete.
     pub const END: u32 = 15;
 }

@@ -68,6 +68,7 @@ pub mod memory;
 pub mod sched;
 pub mod site;
 pub mod site_set;
+pub mod stacks;
 pub mod stamp;
 pub mod tasks;
 pub mod times;

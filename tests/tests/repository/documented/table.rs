@@ -391,6 +391,10 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall record --states -q -o st.ect -- ./app && everycall replay st.ect | grep -q handle"),
     ),
     (
+        "everycall record --samples",
+        So("everycall record --samples -q -o st.ect -- ./app && everycall info st.ect | grep -q '^samples '"),
+    ),
+    (
         "everycall record --counters",
         So(
             "everycall record --counters -q -o st.ect -- ./app && everycall info st.ect | grep -q '^Counters of'",

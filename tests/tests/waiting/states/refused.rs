@@ -137,6 +137,25 @@ fn perf_event_open() {
     }
 }
 
+/// Without samples, the calls are recorded all the same, and the reason is said at once.
+#[test]
+fn sampled_stacks() {
+    let refused = Refused::new("samples-refused");
+    let mut command = refused.place.command(&refused.refuse);
+    command.args(["perf_event_open", &EACCES.to_string()]).arg(everycall());
+    command.args(["record", "--samples", "-o", "a.ect", "--"]).arg(&refused.program);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("no stacks are sampled (--samples): perf_event_open is refused"), "{said}");
+    let file = refused.place.file("a.ect");
+    let samples = info(&file)["samples"].clone();
+    assert_eq!((&samples["rate"], &samples["samples"]), (&0.into(), &0.into()), "{samples}");
+    says(&samples, "a container's filter of system calls does that");
+    assert!(one_line(&file).contains("samples not recorded: perf_event_open is refused"));
+    assert_eq!(lines(&file).iter().filter(|line| line["name"].is_string()).count(), 8);
+}
+
 /// Debian's setting: `perf_event_open` fails then, for others than root.
 #[test]
 fn a_high_perf_event_paranoid() {

@@ -134,6 +134,16 @@ pub struct RecordArguments {
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "10ms",
         value_parser = counters)]
     pub counters: Option<u64>,
+    /// Sample the threads' stacks, so that time between traced calls has names, too: of libraries
+    /// without hooks, inlined functions, page faults and system calls
+    ///
+    /// RATE samples in each second in which a thread runs, from 10 to 10000 [default: 1000], by
+    /// perf_event_open. Needs no privileges where `sysctl kernel.perf_event_paranoid` is at most 2;
+    /// the kernel's code is sampled for root, or where it is at most 1. `everycall report` shows
+    /// the samples below each function's own time, `everycall info` how many there are.
+    #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
+        value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub samples: Option<u32>,
     /// Record calls that wait, and what they wait for
     ///
     /// Locks that another thread holds, with its id; condition variables, semaphores, joins; reads,

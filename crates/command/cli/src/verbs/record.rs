@@ -81,6 +81,7 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
         unrecorded: unrecorded(&arguments)?,
         states: arguments.states.map(Into::into),
         counters: arguments.counters.map(Duration::from_nanos),
+        samples: arguments.samples,
     };
     let (triggers, outcome) = kept_calls::prepare(&arguments, &output, &trampolines)?.unzip();
     let mut recorder = Recorder::with_triggers(options, triggers)?;

@@ -126,6 +126,14 @@ impl Symbols {
         }
     }
 
+    /// See [`ModuleSymbols::inlined_at`]. Of symbols in a trace, it isn't known.
+    pub fn inlined_at(&mut self, image_address: u64) -> Vec<String> {
+        match &mut self.0 {
+            From::File(file) | From::Keeping(file, _) => file.inlined_at(image_address),
+            From::Kept(_) => Vec::new(),
+        }
+    }
+
     /// See [`ModuleSymbols::is_bare_thunk`].
     pub fn is_bare_thunk(&mut self, image_address: u64) -> bool {
         match &mut self.0 {

@@ -13,6 +13,7 @@ use everycall_format::ect::{ProcessEnd, chunk, image_end};
 use everycall_format::stamp::EXACT;
 use everycall_machine::clock::Readings;
 use everycall_sched::Sched;
+use everycall_stacks::Stacks;
 use everycall_tracefile::{
     Child, ChunkWriter, Images, Progress, Runs, Summary, array, bytes_of, module_table, write_code_names,
     write_stamps,
@@ -29,6 +30,18 @@ use crate::process::member::Member;
 use crate::process::module_files::Identity;
 use crate::sys::launch::Launch;
 use crate::tree::sampler::AllSamples;
+
+/// The kernel's facts that are recorded beside the calls.
+pub(crate) struct Beside<'a> {
+    pub sched: Option<&'a mut Sched>,
+    pub stacks: Option<&'a mut Stacks>,
+}
+
+impl Beside<'_> {
+    fn reborrow(&mut self) -> Beside<'_> {
+        Beside { sched: self.sched.as_deref_mut(), stacks: self.stacks.as_deref_mut() }
+    }
+}
 
 /// A trace file that is being written.
 pub struct TraceWriter<W> {
@@ -91,7 +104,7 @@ impl<W: Write> TraceWriter<W> {
 
     /// Continues in the next file if it is time. Each file can be read on its own, because it
     /// announces the existing processes.
-    fn next_file(&mut self, readings: &Readings, sched: Option<&mut Sched>) -> io::Result<()> {
+    fn next_file(&mut self, readings: &Readings, beside: Beside<'_>) -> io::Result<()> {
         let (Some(rotation), Some(streams)) = (&mut self.rotation, &mut self.streams) else { return Ok(()) };
         if !rotation.is_due(self.file.position(), self.begun) {
             return Ok(());
@@ -102,7 +115,8 @@ impl<W: Write> TraceWriter<W> {
         self.summary.earlier_size = self.summary.earlier_size.saturating_add(size);
         self.file.chunk(chunk::META, &[&self.meta])?;
         streams.begin_file(&mut self.file)?;
-        sched.into_iter().for_each(Sched::begin_file);
+        beside.sched.into_iter().for_each(Sched::begin_file);
+        beside.stacks.into_iter().for_each(Stacks::begin_file);
         self.sampled.iter_mut().for_each(Sampled::begin_file);
         self.images = Default::default();
         self.clock_until = 0;
@@ -176,7 +190,7 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Writes what waits. Returns the time until the next pass. An error is kept for later.
-    pub(crate) fn pass(&mut self, readings: &Readings, mut sched: Option<&mut Sched>) -> Duration {
+    pub(crate) fn pass(&mut self, readings: &Readings, mut beside: Beside<'_>) -> Duration {
         if self.failed.is_some() {
             return *PASS_PAUSES.end();
         }
@@ -185,8 +199,9 @@ impl<W: Write> TraceWriter<W> {
         let Some(streams) = &mut self.streams else { return *PASS_PAUSES.end() };
         let (pass, stored) = streams.pass(&mut self.file, &mut self.runs, limit);
         let stored = stored.and_then(|()| self.clock(readings, None));
-        let stored = stored.and_then(|()| self.sched(sched.as_deref_mut()));
-        let stored = stored.and_then(|()| self.next_file(readings, sched));
+        let stored = stored.and_then(|()| self.sched(beside.sched.as_deref_mut()));
+        let stored = stored.and_then(|()| self.stacks(beside.stacks.as_deref_mut(), false));
+        let stored = stored.and_then(|()| self.next_file(readings, beside));
         let stored = if pass.bytes > 0 { stored.and_then(|()| self.file.flush()) } else { stored };
         self.keep_error(stored);
         if let Some(streams) = &mut self.streams {
@@ -197,7 +212,7 @@ impl<W: Write> TraceWriter<W> {
 
     /// Writes what waits of a process that has ended, or is read for the last time, into as many
     /// files as needed. (What remains are the segments that threads hadn't finished.)
-    fn pass_all(&mut self, number: u32, readings: &Readings, mut sched: Option<&mut Sched>) {
+    fn pass_all(&mut self, number: u32, readings: &Readings, mut beside: Beside<'_>) {
         if self.rotation.is_none() {
             return;
         }
@@ -207,7 +222,7 @@ impl<W: Write> TraceWriter<W> {
             if self.failed.is_some() || waiting(self) == 0 {
                 break;
             }
-            self.pass(readings, sched.as_deref_mut());
+            self.pass(readings, beside.reborrow());
         }
     }
 
@@ -224,12 +239,12 @@ impl<W: Write> TraceWriter<W> {
 
     /// Writes processes that have ended while others run. An error is kept for later: the program
     /// continues.
-    pub(crate) fn early(&mut self, members: Vec<Member>, readings: &Readings, mut sched: Option<&mut Sched>) {
+    pub(crate) fn early(&mut self, members: Vec<Member>, readings: &Readings, mut beside: Beside<'_>) {
         for mut member in members {
             if self.failed.is_none() {
                 let written = self
                     .clock(readings, None)
-                    .and_then(|()| self.member(&mut member, readings, sched.as_deref_mut()));
+                    .and_then(|()| self.member(&mut member, readings, beside.reborrow()));
                 self.keep_error(written);
             }
         }
@@ -256,10 +271,10 @@ impl<W: Write> TraceWriter<W> {
         &mut self,
         member: &mut Member,
         readings: &Readings,
-        sched: Option<&mut Sched>,
+        beside: Beside<'_>,
     ) -> io::Result<()> {
         self.join(std::iter::once(&*member));
-        self.pass_all(member.number, readings, sched);
+        self.pass_all(member.number, readings, beside);
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -309,6 +324,18 @@ impl<W: Write> TraceWriter<W> {
             self.file.chunk(chunk::SCHED, &[&payload])?;
         }
         Ok(())
+    }
+
+    /// Writes the sampled stacks that aren't in the file: all of them if they are the last ones,
+    /// otherwise if there are enough for a chunk.
+    pub(crate) fn stacks(&mut self, stacks: Option<&mut Stacks>, are_last: bool) -> io::Result<()> {
+        let Some(stacks) = stacks else { return Ok(()) };
+        if are_last && let Some(reason) = stacks.refusal() {
+            self.summary.warnings.push(format!("no stacks are sampled (--samples): {reason}"));
+        }
+        let Some(payload) = stacks.take_chunk(are_last) else { return Ok(()) };
+        self.file.set_process(0);
+        self.file.chunk(chunk::STACKS, &[&payload])
     }
 
     /// Writes a finished chunk of process number `process`.

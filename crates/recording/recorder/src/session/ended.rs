@@ -8,10 +8,11 @@ use everycall_format::arena::ChildEntry;
 use everycall_format::ect::ProcessEnd;
 use everycall_machine::clock::Readings;
 use everycall_sched::Sched;
+use everycall_stacks::Stacks;
 use everycall_tracefile::Summary;
 
 use crate::memory::arena::Arena;
-use crate::output::trace_writer::TraceWriter;
+use crate::output::trace_writer::{Beside, TraceWriter};
 use crate::process::member::Member;
 use crate::session::options::KeepBox;
 
@@ -26,6 +27,7 @@ pub struct Ended {
     pub(super) status: ExitStatus,
     pub(super) keep: Option<KeepBox>,
     pub(super) sched: Option<Sched>,
+    pub(super) stacks: Option<Stacks>,
 }
 
 impl Ended {
@@ -47,13 +49,14 @@ impl Ended {
     ///
     /// Those of the output, including errors of earlier writes.
     pub fn write<W: Write>(self, mut file: TraceWriter<W>) -> io::Result<(Summary, W)> {
-        let Ended { mut members, children, untraced, end, readings, keep, mut sched, .. } = self;
+        let Ended { mut members, children, untraced, end, readings, keep, mut sched, mut stacks, .. } = self;
         file.clock(&readings, members.first())?;
         for member in &mut members {
-            file.member(member, &readings, sched.as_mut())?;
+            file.member(member, &readings, Beside { sched: sched.as_mut(), stacks: stacks.as_mut() })?;
         }
         file.log_files(members.first(), end.ticks)?;
         file.sched(sched.as_mut())?;
+        file.stacks(stacks.as_mut(), true)?;
         if let Some(KeepBox(mut keep)) = keep {
             keep.write(&mut |process, kind, payload| file.chunk(process, kind, payload))?;
         }

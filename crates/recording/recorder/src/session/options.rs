@@ -31,6 +31,9 @@ pub struct Options {
     pub functions: u32,
     /// The time between two samples of the processes' counters, if these are recorded.
     pub counters: Option<Duration>,
+    /// How many stacks are sampled in each second in which a thread runs, if any are; at most
+    /// 10,000.
+    pub samples: Option<u32>,
 }
 
 /// The memory of a recording whose program hasn't been started.
@@ -42,6 +45,7 @@ pub struct Recorder {
     pub(super) signals: Vec<i32>,
     pub(super) states: Option<Choice>,
     pub(super) counters: Option<Duration>,
+    pub(super) samples: Option<u32>,
     pub(super) hooks: Option<HooksBox>,
 }
 
@@ -94,8 +98,8 @@ impl Recorder {
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
         let hub = Hub::create(options.follow).map_err(no_memory)?;
         let tree = ProcessTree::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
-        let (states, counters) = (options.states, options.counters);
-        Ok(Recorder { tree, keep, signals, states, counters, hooks: None })
+        let Options { states, counters, samples, .. } = options;
+        Ok(Recorder { tree, keep, signals, states, counters, samples, hooks: None })
     }
 
     /// Passes each module that a process loads to `selector`.

@@ -10,11 +10,12 @@ use everycall_format::arena::ChildEntry;
 use everycall_format::ect::{ProcessEnd, end};
 use everycall_machine::clock::{self, Readings};
 use everycall_sched::Sched;
+use everycall_stacks::Stacks;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
 use crate::memory::arena::Arena;
-use crate::output::trace_writer::TraceWriter;
+use crate::output::trace_writer::{Beside, TraceWriter};
 use crate::session::ended::Ended;
 use crate::session::options::KeepBox;
 use crate::session::serving::Serving;
@@ -58,6 +59,7 @@ pub struct Running {
     pub(super) keeper: Option<Keeper>,
     pub(super) hooking: Option<Hooking>,
     pub(super) sched: Option<Sched>,
+    pub(super) stacks: Option<Stacks>,
     pub(super) sharing: Sharing,
     pub(super) sampler: Option<Sampler>,
     /// Where others ask for scheduling events.
@@ -206,12 +208,14 @@ impl Running {
                     lock(&self.tree).members().map(|member| (member.number, member.pid)).collect();
                 file.pass_samples(processes);
             }
-            pause = pause.min(file.pass(&self.readings, self.sched.as_mut()));
+            let beside = Beside { sched: self.sched.as_mut(), stacks: self.stacks.as_mut() };
+            pause = pause.min(file.pass(&self.readings, beside));
         }
         if over.is_empty() {
             self.sleep(pause);
         } else {
-            file.early(over, &self.readings, self.sched.as_mut());
+            let beside = Beside { sched: self.sched.as_mut(), stacks: self.stacks.as_mut() };
+            file.early(over, &self.readings, beside);
         }
     }
 
@@ -288,7 +292,9 @@ impl Running {
         }
         let keep = keep.map(KeepBox);
         self.sched.iter_mut().for_each(Sched::finish);
-        Ended { members, children, untraced, end, readings: self.readings, status, keep, sched: self.sched }
+        self.stacks.iter_mut().for_each(Stacks::finish);
+        let (readings, sched, stacks) = (self.readings, self.sched, self.stacks);
+        Ended { members, children, untraced, end, readings, status, keep, sched, stacks }
     }
 }
 

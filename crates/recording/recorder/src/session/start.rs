@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use everycall_format::env;
 use everycall_machine::clock::Readings;
 use everycall_sched::Sched;
+use everycall_stacks::Stacks;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::session::options::{HooksBox, KeepBox, Recorder};
@@ -76,7 +77,7 @@ fn begin(
     answers: Answers,
     spawn: impl FnOnce(Command) -> io::Result<Child>,
 ) -> Result<Running, RecordError> {
-    let Recorder { mut tree, keep, signals: wanted, states, counters, hooks } = recorder;
+    let Recorder { mut tree, keep, signals: wanted, states, counters, samples, hooks } = recorder;
     if let Some(program) = find_program(&launch.program) {
         tree.open_started(&program);
     }
@@ -92,6 +93,7 @@ fn begin(
     let readings = Readings::begin();
     // The program inherits it from this thread.
     let mut sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));
+    let stacks = samples.map(Stacks::of_programs_to_come);
     let tree = Arc::new(Mutex::new(tree));
     let hooking = hooks.map(|HooksBox(write)| Hooking::attend(Arc::clone(lock(&tree).hub()), write));
     let mut doorbell = None;
@@ -123,6 +125,7 @@ fn begin(
         keeper,
         hooking,
         sched,
+        stacks,
         sharing,
         sampler,
         serving,

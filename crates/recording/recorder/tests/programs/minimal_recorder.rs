@@ -26,6 +26,7 @@ fn main() {
         unrecorded: Default::default(),
         states: None,
         counters: None,
+        samples: None,
     };
     let all = std::env::var_os("WAIT_FOR_ALL").is_some();
     let mut bytes = Vec::new();

@@ -142,6 +142,7 @@ fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
         embed: EmbedChoice::default(),
         states: None,
         counters: None,
+        samples: None,
         waits: false,
         with_output: false,
         log: Vec::new(),

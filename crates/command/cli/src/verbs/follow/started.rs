@@ -76,6 +76,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         unrecorded: Unrecorded::default(),
         states: None,
         counters: None,
+        samples: None,
     };
     let recorder = Recorder::create(options)?;
     // Writes no trace: events that were shown are discarded.

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::facts::Report;
 use super::{
     budget, children, clock, dropped, functions, marks, modules, processes, recording, runtime_counts,
-    sampled, states, threads, triggers,
+    sampled, stacks, states, threads, triggers,
 };
 
 /// The object, with a newline at the end.
@@ -48,6 +48,7 @@ pub fn json(report: &Report<'_>) -> String {
         "kept_calls": triggers::kept_calls(report),
         "dropped_calls": dropped::json(report),
         "states": states::json(report),
+        "samples": stacks::json(report),
         "counters": sampled::json(report),
         "budget": budget::json(report),
         "runtime_counts": runtime_counts::json(report),

@@ -18,6 +18,7 @@ mod processes;
 mod recording;
 mod runtime_counts;
 mod sampled;
+mod stacks;
 mod states;
 mod threads;
 mod triggers;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::facts::Report;
 use super::layout::{field, utc};
-use super::{clock, states};
+use super::{clock, stacks, states};
 use crate::arguments::Clock;
 use crate::output::{clean, signal_name};
 
@@ -124,6 +124,9 @@ pub fn text(out: &mut String, report: &Report<'_>) -> fmt::Result {
             "not in a crash file, which has what the process knew itself; with `everycall record --states`, \
             the recorder's file has them after a crash, too, and so has a core",
         )?;
+    }
+    if let Some(stacks) = report.trace.stacks() {
+        field(out, "samples", &stacks::text(stacks))?;
     }
     field(out, "file", &clean(&report.path.to_string_lossy()))
 }

@@ -5,7 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use everycall_analysis::stored::{self, StoredRun};
-use everycall_analysis::{Function, Grouping, NameOptions, Order, Profile, SymbolNames, TraceView};
+use everycall_analysis::{
+    Function, Grouping, NameOptions, Order, OwnSamples, Profile, SymbolNames, TraceView,
+};
 use everycall_export::{Filter, Source as _, end_ns};
 use everycall_io::say;
 use everycall_patterns::NamePattern;
@@ -291,6 +293,16 @@ impl Load {
 
     /// Adds the calls of all files.
     pub fn add_all(&self, paths: &[PathBuf], profile: &mut Profile) -> Result<Vec<Run>, Failure> {
+        self.add_all_with(paths, profile, &mut OwnSamples::default())
+    }
+
+    /// Adds the calls of all files and, by function, the samples in their own times.
+    pub fn add_all_with(
+        &self,
+        paths: &[PathBuf],
+        profile: &mut Profile,
+        own: &mut OwnSamples,
+    ) -> Result<Vec<Run>, Failure> {
         let mut runs = Vec::new();
         for path in paths {
             if let Some(stored) = self.stored(path)? {
@@ -326,6 +338,9 @@ impl Load {
                     profile.add_trace_with_hooks(view, &self.filter)?;
                 } else {
                     profile.add_trace(view, &self.filter);
+                }
+                if *profile.grouping() == Grouping::Function {
+                    own.add_trace(view, &self.filter);
                 }
                 if profile.calls == before {
                     self.explain_emptiness(view, path);

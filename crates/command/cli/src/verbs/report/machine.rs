@@ -1,22 +1,33 @@
 //! All numbers in machine-readable form: CSV and JSON. docs/reference/report.md defines them.
 
 pub use everycall_analysis::machine::{notes, numbers, object, objects};
-use everycall_analysis::{Correction, Profile, Row};
+use everycall_analysis::{Correction, OwnSamples, Profile, Row};
 use serde_json::{Value, json};
 
 use super::corrected;
 use super::load::Run;
 use super::rows::heading;
+use super::samples;
 
 /// One object.
-pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run], correction: Option<&Correction>) -> String {
+pub fn json(
+    profile: &Profile,
+    rows: &[Row<'_>],
+    runs: &[Run],
+    correction: Option<&Correction>,
+    own: Option<&OwnSamples>,
+) -> String {
+    let mut objects = objects_of(profile, rows, correction);
+    if let Some(own) = own {
+        samples::add(&mut objects, own, profile, rows);
+    }
     let mut value = json!({
         "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
         "by": heading(profile.grouping()),
         "calls": profile.calls,
         "unwound_calls": profile.unwound,
         "not_in_the_numbers": notes(&profile.notes),
-        "rows": objects_of(profile, rows, correction),
+        "rows": objects,
     });
     if let Some(correction) = correction {
         for (name, cost) in corrected::hooks_json(correction, profile, runs) {

@@ -7,6 +7,7 @@
 //! text      the table for people;  columns: what stands in it
 //! machine   CSV and JSON
 //! corrected --corrected: total and own times without what hooks cost
+//! samples   what own times went into, by sampled stacks
 //! part      FILE@RANGE and FILE@LABEL of --diff
 //! views     callers, callees, tree, slowest, explain;  never;  compare: --diff and --fail-if
 //! notes     what is missing in the numbers, as sentences
@@ -22,13 +23,14 @@ mod never;
 mod notes;
 mod part;
 mod rows;
+mod samples;
 mod text;
 mod views;
 mod whole;
 
 use std::process::ExitCode;
 
-use everycall_analysis::{Grouping, Profile};
+use everycall_analysis::{Grouping, OwnSamples, Profile};
 use everycall_export::NameLength;
 
 use crate::arguments::{ReportArguments, TableFormat};
@@ -87,7 +89,9 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
         corrected::check(arguments)?;
     }
     let mut profile = load.profile(arguments.by.clone());
-    let runs = load.add_all(&arguments.traces, &mut profile)?;
+    let mut own = OwnSamples::default();
+    let runs = load.add_all_with(&arguments.traces, &mut profile, &mut own)?;
+    let own = Some(&own).filter(|own| !own.is_empty());
     if arguments.no_blocked && !profile.leave_out_blocked() {
         return Err(Failure::new(
             exit_code::USAGE,
@@ -105,13 +109,13 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
         corrected::sort(correction, &mut all, sort);
     }
     let shown = &all[..limit(arguments).min(all.len())];
-    let style = text::Style { room: room(arguments), by: &arguments.by, sort, correction };
+    let style = text::Style { room: room(arguments), by: &arguments.by, sort, correction, own };
     print_as(
         arguments.format.escapes(),
         &match arguments.format {
             TableFormat::Text => text::table(&profile, shown, &style),
             TableFormat::Csv => machine::csv(&profile, shown, correction.as_ref()),
-            TableFormat::Json => machine::json(&profile, shown, &runs, correction.as_ref()),
+            TableFormat::Json => machine::json(&profile, shown, &runs, correction.as_ref(), own),
         },
     )?;
     load.explain(&profile, &runs, &arguments.traces, sort);
@@ -142,13 +146,13 @@ pub fn print_table(
     };
     let shown = &all[..most.min(all.len())];
     let room = Room::of_terminal(names);
-    let style = text::Style { room, by: profile.grouping(), sort: order, correction: None };
+    let style = text::Style { room, by: profile.grouping(), sort: order, correction: None, own: None };
     print_as(
         format.escapes(),
         &match format {
             TableFormat::Text => text::table(profile, shown, &style),
             TableFormat::Csv => machine::csv(profile, shown, None),
-            TableFormat::Json => machine::json(profile, shown, runs, None),
+            TableFormat::Json => machine::json(profile, shown, runs, None, None),
         },
     )?;
     notes::print_measures(profile, order);

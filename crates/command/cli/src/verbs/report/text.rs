@@ -1,10 +1,11 @@
 //! The text table, as wide as the terminal.
 
-use everycall_analysis::{Correction, Grouping, Key, Order, Profile, Row};
+use everycall_analysis::{Correction, Grouping, Key, Order, OwnSamples, Profile, Row};
 use everycall_units::Duration;
 
 use super::columns::{self, Column, Scale};
 use super::rows::{heading, shown_key};
+use super::samples;
 use crate::output::Room;
 
 /// How the table is laid out.
@@ -15,6 +16,8 @@ pub struct Style<'a> {
     pub sort: Order,
     /// How times are corrected; then, the table has corrected times alone.
     pub correction: Option<Correction>,
+    /// Sampled stacks in own times: below each function.
+    pub own: Option<&'a OwnSamples>,
 }
 
 /// Smallest width of names, unless all are shorter.
@@ -61,6 +64,14 @@ pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
             Some((of, name)) => text.push_str(&fitting(of.key, name, room)),
         }
         text.push('\n');
+        let row = row.checked_sub(1).and_then(|row| rows.get(row));
+        if let Some(line) = style.own.zip(row).and_then(|(own, row)| samples::line(own, profile, row)) {
+            let line = format!("own: {line}");
+            let indent = widths.iter().map(|width| width + 2).sum::<usize>() + 2;
+            // Further to the left where it has no room below the name.
+            let room = style.room.width.map_or(indent, |width| width.saturating_sub(line.chars().count()));
+            text.push_str(&format!("{:indent$}{line}\n", "", indent = indent.min(room)));
+        }
     }
     let has_histogram = cells.iter().any(|(_, column)| column[0] == Column::Histogram.heading());
     if let Some((min, max)) = scale.reach.filter(|_| has_histogram) {
