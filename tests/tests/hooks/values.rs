@@ -92,9 +92,9 @@ pub(crate) fn set_of(program: &Path, requests: &[&str], first_site: u64) -> (Vec
         ..CaptureModule::default()
     };
     module.build_id[..build_id.len()].copy_from_slice(&build_id);
-    let mut payload = written(&module);
-    payload.extend(functions.iter().flat_map(written));
-    payload.extend(entries.iter().flat_map(written));
+    let mut payload = module.to_bytes().to_vec();
+    payload.extend(functions.iter().flat_map(Wire::to_bytes));
+    payload.extend(entries.iter().flat_map(Wire::to_bytes));
     payload.extend(&bytes);
     let mut header = CaptureSetHeader {
         magic: MAGIC,
@@ -108,16 +108,10 @@ pub(crate) fn set_of(program: &Path, requests: &[&str], first_site: u64) -> (Vec
         payload_checksum: crc32fast::hash(&payload),
         ..CaptureSetHeader::default()
     };
-    header.header_checksum = crc32fast::hash(&written(&header)[..CaptureSetHeader::SIZE - 4]);
-    let set = [written(&header), payload].concat();
+    header.header_checksum = crc32fast::hash(&header.to_bytes()[..CaptureSetHeader::SIZE - 4]);
+    let set = [header.to_bytes().to_vec(), payload].concat();
     assert!(CaptureSet::parse(&set, crc32fast::hash).is_ok());
     (set, captures)
-}
-
-fn written<T: Wire>(value: &T) -> Vec<u8> {
-    let mut bytes = vec![0; T::SIZE];
-    value.write(&mut bytes);
-    bytes
 }
 
 /// A run with a capture set.

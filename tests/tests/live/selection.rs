@@ -273,8 +273,7 @@ fn hostile_clients_of_the_socket_have_no_effect() {
     assert!(matches!(control.open("cut", None, &good[..good.len() - 1]), Err(ControlError::Rejected(_))));
     let request = |magic: u64, version: u32, operation: u32, length: u64| {
         let request = Request { magic, version, operation, length, ..Request::default() };
-        let mut bytes = vec![0; Request::SIZE];
-        request.write(&mut bytes);
+        let bytes = request.to_bytes().to_vec();
         bytes
     };
     let magic = everycall_format::control_socket::MAGIC;

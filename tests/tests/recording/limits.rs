@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use everycall_format::Wire;
 use everycall_format::ect::{CHUNK_ALIGN, ChunkHeader, FileHeader, ModuleImage, chunk, encoding};
 use everycall_tests::{Mode, Place, Standing, TraceView, everycall, successful};
-use everycall_tracefile::{ChunkWriter, bytes_of};
+use everycall_tracefile::ChunkWriter;
 
 /// Makes each thread that a process named `everycall` starts fail, as a limit of processes does.
 const NO_THREADS: &str = r#"
@@ -210,7 +210,7 @@ fn with_image(trace: &Path, length: u64) -> Vec<u8> {
         at = payload + size.next_multiple_of(CHUNK_ALIGN as usize);
     }
     let record = ModuleImage { module: 0, encoding: encoding::ZSTD, length };
-    file.chunk(chunk::MODULE_IMAGE, &[&bytes_of(&record), &zeros(length)]).unwrap();
+    file.chunk(chunk::MODULE_IMAGE, &[&record.to_bytes(), &zeros(length)]).unwrap();
     file.end().unwrap().1
 }
 

@@ -12,8 +12,8 @@ use everycall_jit::Code;
 use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
-    Child, ChunkWriter, Dropped, FrameNames, KeptStates, Ring, Runs, Segments, Summary, array, bytes_of,
-    module_table, texts, write_calibration, write_code_names, write_stamps,
+    Child, ChunkWriter, Dropped, FrameNames, KeptStates, Ring, Runs, Segments, Summary, array, module_table,
+    texts, write_calibration, write_code_names, write_stamps,
 };
 
 use crate::crash::CrashFacts;
@@ -227,12 +227,12 @@ impl<'a> Snapshot<'a> {
         file.chunk(chunk::META, &[&self.meta(tool_version)])?;
         file.chunk(chunk::CLOCK, &[&array(&self.clock)])?;
         let (process, command) = self.process();
-        file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        file.chunk(chunk::PROCESS, &[&process.to_bytes(), &command])?;
         write_stamps(&mut file, header.stamps, header.stamps)?;
         write_calibration(&mut file, None, |at, bytes| self.image.read_bytes(at, bytes))?;
         file.chunk(chunk::MODULES, &[&module_table(std::mem::take(&mut self.modules), &mut summary)])?;
         if let Some(end) = self.end() {
-            file.chunk(chunk::PROCESS_END, &[&bytes_of(&end)])?;
+            file.chunk(chunk::PROCESS_END, &[&end.to_bytes()])?;
         }
         file.chunk(chunk::CHILDREN, &[&array(&self.children)])?;
         self.write_threads(&mut file, &mut summary)?;
@@ -325,7 +325,7 @@ impl<'a> Snapshot<'a> {
             segment_size: header.segment_size,
             counters: header.counters,
         };
-        file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+        file.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])?;
         let dropped = Dropped::read(header, header.threads, |at, bytes| self.image.read_bytes(at, bytes));
         let mut runs = Runs::default();
         for (number, (key, thread)) in (0..).zip(self.threads()) {
@@ -335,7 +335,7 @@ impl<'a> Snapshot<'a> {
             let mut record = ring.thread_record(SNAPSHOT, number, thread.pid, thread.slot, name);
             record.dropped = dropped.of_slot(thread.slot);
             let open_calls: Vec<OpenCall> = self.image.open_call_entries(key);
-            file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])?;
+            file.chunk(chunk::THREAD, &[&record.to_bytes(), &array(&open_calls)])?;
             ring.write_events(file, &mut runs, &record)?;
             let nanoseconds = |ticks| self.nanoseconds(ticks);
             summary.threads.push(ring.summary(&record, self.reached.ticks, nanoseconds));

@@ -50,8 +50,7 @@ mod tests {
     use super::*;
 
     fn read(record: &Calibration, process: usize, recording: &mut Recording) -> Result<(), &'static str> {
-        let mut bytes = [0; Calibration::SIZE];
-        record.write(&mut bytes);
+        let bytes = record.to_bytes();
         read_calibration(&bytes, process, recording)
     }
 

@@ -144,19 +144,19 @@ fn read_calls<T: Wire>(
 mod tests {
     use super::*;
 
-    fn bytes<T: Wire>(value: &T) -> Vec<u8> {
-        let mut bytes = vec![0; T::SIZE];
-        value.write(&mut bytes);
-        bytes
-    }
-
     #[test]
     fn counts_that_are_cut_are_read_up_to_there() {
         let record = ect::CountsRecord { calls: 9, others: 2, ..Default::default() };
         let array = ect::ArrayHeader { entry_size: ect::CountedCalls::SIZE as u32, count: 2 };
         let one = ect::CountedCalls { code: 0x1000, slot: 1, ticks: 5, calls: 4 };
         let other = ect::CountedCalls { code: u32::MAX, slot: 2, ticks: 6, calls: 3 };
-        let whole = [bytes(&record), bytes(&array), bytes(&one), bytes(&other)].concat();
+        let whole = [
+            record.to_bytes().to_vec(),
+            array.to_bytes().to_vec(),
+            one.to_bytes().to_vec(),
+            other.to_bytes().to_vec(),
+        ]
+        .concat();
         for end in 0..whole.len() {
             let mut recording = Recording::default();
             assert!(read_counts(&whole[..end], 0, &mut recording).is_err(), "{end}");
@@ -176,7 +176,7 @@ mod tests {
         let mut one = ect::TimedCalls { code: 0x1000, slot: 1, ticks: 5, calls: 4, ..Default::default() };
         (one.total, one.nested, one.own, one.shortest, one.longest) = (90, 7, 60, 10, 40);
         one.histogram[3] = 4;
-        let whole = [bytes(&record), bytes(&array), bytes(&one)].concat();
+        let whole = [record.to_bytes().to_vec(), array.to_bytes().to_vec(), one.to_bytes().to_vec()].concat();
         for end in 0..whole.len() {
             assert!(read_times(&whole[..end], 0, &mut Recording::default()).is_err(), "{end}");
         }
@@ -196,7 +196,13 @@ mod tests {
         let array = ect::ArrayHeader { entry_size: ect::DroppedCalls::SIZE as u32, count: 2 };
         let good = ect::DroppedCalls { code: 0x1000, ticks: 5, calls: 4, ..Default::default() };
         let lie = ect::DroppedCalls { code: u32::MAX, ticks: 6, calls: 3, ..Default::default() };
-        let whole = [bytes(&record), bytes(&array), bytes(&good), bytes(&lie)].concat();
+        let whole = [
+            record.to_bytes().to_vec(),
+            array.to_bytes().to_vec(),
+            good.to_bytes().to_vec(),
+            lie.to_bytes().to_vec(),
+        ]
+        .concat();
         for end in 0..=whole.len() {
             let mut recording = Recording::default();
             assert_eq!(read_dropped(&whole[..end], 0, &mut recording).is_ok(), end == whole.len(), "{end}");

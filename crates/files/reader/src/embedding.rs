@@ -146,10 +146,10 @@ mod tests {
     fn sources_are_read_up_to_what_is_damaged() {
         let mut bytes = Vec::new();
         for (path, text) in [("/a.c", "int a;\n"), ("/b.c", "")] {
-            let mut entry = [0; SourceEntry::SIZE];
             let (path_length, text_length) = (path.len() as u32, text.len() as u32);
-            SourceEntry { path_length, text_length, flags: 1, ..SourceEntry::default() }.write(&mut entry);
-            bytes.extend(entry);
+            bytes.extend(
+                SourceEntry { path_length, text_length, flags: 1, ..SourceEntry::default() }.to_bytes(),
+            );
             bytes.extend(path.bytes().chain(text.bytes()));
         }
         let mut all = Vec::new();

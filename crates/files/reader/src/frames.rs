@@ -367,8 +367,7 @@ mod tests {
             lost: 5,
             ..Default::default()
         };
-        let mut bytes = vec![0; CodeNamesRecord::SIZE];
-        head.write(&mut bytes);
+        let mut bytes = head.to_bytes().to_vec();
         bytes.extend(records);
         bytes
     }
@@ -411,8 +410,7 @@ mod tests {
         let chunk = |kind, file: &[u8]| {
             let record_size = CodeFileRecord::SIZE as u32;
             let record = CodeFileRecord { record_size, kind, length: file.len() as u64 };
-            let mut bytes = vec![0; CodeFileRecord::SIZE];
-            record.write(&mut bytes);
+            let mut bytes = record.to_bytes().to_vec();
             bytes.extend(file);
             bytes
         };
@@ -454,8 +452,7 @@ mod tests {
             lost: 5,
             ..Default::default()
         };
-        let mut bytes = vec![0; FrameNamesRecord::SIZE];
-        head.write(&mut bytes);
+        let mut bytes = head.to_bytes().to_vec();
         bytes.extend(&records);
         for end in 0..bytes.len() {
             assert!(read_names(&bytes[..end], 0, &mut Recording::default()).is_err(), "{end}");

@@ -50,12 +50,6 @@ mod tests {
     use everycall_format::Wire;
     use everycall_format::ect::ArrayHeader;
 
-    fn bytes<T: Wire>(value: &T) -> Vec<u8> {
-        let mut bytes = vec![0; T::SIZE];
-        value.write(&mut bytes);
-        bytes
-    }
-
     #[test]
     fn what_is_cut_is_read_up_to_there() {
         let record = MemoryRecord { facts: facts::SEEN, elsewhere: [1, 2, 3, 4], ..Default::default() };
@@ -64,7 +58,14 @@ mod tests {
         let thread =
             MemoryCalls { slot: 1, total: [50, 6, 7, 8], whose: whose::THREAD, ..Default::default() };
         let lie = MemoryCalls { code: u32::MAX, ..Default::default() };
-        let whole = [bytes(&record), bytes(&array), bytes(&one), bytes(&thread), bytes(&lie)].concat();
+        let whole = [
+            record.to_bytes().to_vec(),
+            array.to_bytes().to_vec(),
+            one.to_bytes().to_vec(),
+            thread.to_bytes().to_vec(),
+            lie.to_bytes().to_vec(),
+        ]
+        .concat();
         for end in 0..whole.len() {
             assert!(read_memory(&whole[..end], 0, &mut Recording::default()).is_err(), "{end}");
         }

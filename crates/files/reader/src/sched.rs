@@ -60,14 +60,11 @@ mod tests {
     use super::*;
 
     fn chunk(record: SchedRecord, text: &str, times: &[u64]) -> Vec<u8> {
-        let mut bytes = vec![0; SchedRecord::SIZE];
-        record.write(&mut bytes);
+        let mut bytes = record.to_bytes().to_vec();
         bytes.extend(text.as_bytes());
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         for time in times {
-            let mut event = [0; SchedEvent::SIZE];
-            SchedEvent { time: *time, ..SchedEvent::default() }.write(&mut event);
-            bytes.extend(event);
+            bytes.extend(SchedEvent { time: *time, ..SchedEvent::default() }.to_bytes());
         }
         bytes
     }

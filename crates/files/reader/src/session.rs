@@ -59,8 +59,7 @@ mod tests {
             functions_length: 8,
             ..Default::default()
         };
-        let mut bytes = vec![0; ect::SessionRecord::SIZE];
-        record.write(&mut bytes);
+        let mut bytes = record.to_bytes().to_vec();
         bytes.extend([7; 8]);
         for end in 0..=bytes.len() {
             let mut recording = Recording::default();

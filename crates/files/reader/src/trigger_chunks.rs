@@ -78,12 +78,6 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
 mod tests {
     use super::*;
 
-    fn bytes<T: Wire>(value: &T) -> Vec<u8> {
-        let mut bytes = vec![0; T::SIZE];
-        value.write(&mut bytes);
-        bytes
-    }
-
     #[test]
     fn what_is_cut_or_lies_costs_no_more_than_itself() {
         let text = b"f > 1ms";
@@ -91,7 +85,9 @@ mod tests {
             ect::TriggerRecord { text_length: text.len() as u32, fired: 3, kept: 2, ..Default::default() };
         let lie = ect::TriggerRecord { text_offset: u32::MAX, text_length: u32::MAX, ..Default::default() };
         let array = ect::ArrayHeader { entry_size: ect::TriggerRecord::SIZE as u32, count: 2 };
-        let whole = [bytes(&array), bytes(&record), bytes(&lie), text.to_vec()].concat();
+        let whole =
+            [array.to_bytes().to_vec(), record.to_bytes().to_vec(), lie.to_bytes().to_vec(), text.to_vec()]
+                .concat();
         for end in 0..=whole.len() {
             let mut recording = Recording::default();
             let read = read_triggers(&whole[..end], &mut recording);
@@ -104,13 +100,13 @@ mod tests {
         assert!(recording.triggers[1].text.is_empty());
         // Texts that overlap.
         let array = ect::ArrayHeader { entry_size: ect::TriggerRecord::SIZE as u32, count: 1000 };
-        let records = bytes(&record).repeat(1000);
-        read_triggers(&[bytes(&array), records, text.to_vec()].concat(), &mut recording).unwrap();
+        let records = record.to_bytes().to_vec().repeat(1000);
+        read_triggers(&[array.to_bytes().to_vec(), records, text.to_vec()].concat(), &mut recording).unwrap();
         let texts: usize = recording.triggers.iter().map(|trigger| trigger.text.len()).sum();
         assert_eq!((recording.triggers.len(), texts), (1000, text.len()));
 
         let call = ect::KeptCall { snapshot: 7, thread: 99, code: u32::MAX, ..Default::default() };
-        let whole = bytes(&call);
+        let whole = call.to_bytes().to_vec();
         for end in 0..whole.len() {
             assert!(read_kept(&whole[..end], 0, &mut recording).is_err(), "{end}");
         }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use everycall_format::Wire as _;
 use everycall_format::arena::ArenaHeader;
 use everycall_format::dropped::{DroppedFunction, OTHERS, counting};
 use everycall_format::ect::{CountedCalls, CountsRecord, chunk};
 use everycall_format::event::WORD_SIZE;
 
-use crate::chunk_writer::{array, bytes_of};
+use crate::chunk_writer::array;
 
 /// The counts of all calls that a process has recorded so far, also of those whose events were
 /// overwritten.
@@ -98,6 +99,6 @@ impl AllCalls {
     fn payload(&self, snapshot: u32, counting: u32) -> [Vec<u8>; 2] {
         let (calls, others) = (self.calls(), self.others());
         let record = CountsRecord { snapshot, counting, calls, others, ..CountsRecord::default() };
-        [bytes_of(&record), array(&self.functions)]
+        [record.to_bytes().to_vec(), array(&self.functions)]
     }
 }

@@ -6,7 +6,7 @@ use everycall_format::Wire;
 use everycall_format::calibration::{CALIBRATION_OFFSET, Calibration};
 use everycall_format::ect::chunk;
 
-use crate::chunk_writer::{ChunkWriter, bytes_of};
+use crate::chunk_writer::ChunkWriter;
 
 /// Writes the chunk of the calibration in an arena, with the CPU time that its process took in all,
 /// if that is known. Nothing is written if the arena has none. `read` reads bytes at an offset, and
@@ -25,5 +25,5 @@ pub fn write_calibration<W: Write>(
     let record = record.and_then(|()| Calibration::read(&bytes)).filter(|record| record.record_size != 0);
     let Some(record) = record else { return Ok(()) };
     let record = Calibration { record_size: Calibration::SIZE as u32, cpu_ns: cpu_ns.unwrap_or(0), ..record };
-    file.chunk(chunk::CALIBRATION, &[&bytes_of(&record)])
+    file.chunk(chunk::CALIBRATION, &[&record.to_bytes()])
 }

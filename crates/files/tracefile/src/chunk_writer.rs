@@ -53,7 +53,7 @@ impl<W: Write> ChunkWriter<W> {
     }
 
     fn header(&mut self) -> io::Result<()> {
-        self.put(&bytes_of(&FileHeader::new(crc32fast::hash)))
+        self.put(&FileHeader::new(crc32fast::hash).to_bytes())
     }
 
     /// The chunks that follow belong to process number `process`; without that, to the first one.
@@ -78,7 +78,7 @@ impl<W: Write> ChunkWriter<W> {
         let length = parts.iter().map(|part| part.len() as u64).sum();
         let place = ChunkPlace { kind, number: self.chunks, process: self.process };
         let header = ChunkHeader::new(place, length, payload.finalize(), crc32fast::hash);
-        self.put(&bytes_of(&header))?;
+        self.put(&header.to_bytes())?;
         parts.iter().try_for_each(|part| self.put(part))?;
         let padding = length.next_multiple_of(CHUNK_ALIGN) - length;
         self.put(&[0; CHUNK_ALIGN as usize][..padding as usize])?;
@@ -119,22 +119,15 @@ impl<W: Write> ChunkWriter<W> {
         let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
         self.process = 0;
         let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
-        self.chunk(chunk::END, &[&bytes_of(&end)])?;
+        self.chunk(chunk::END, &[&end.to_bytes()])?;
         self.output.flush()
     }
-}
-
-/// The bytes of a structure.
-pub fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
-    let mut bytes = vec![0; T::SIZE];
-    value.write(&mut bytes);
-    bytes
 }
 
 /// An array with its header.
 pub fn array<T: Wire>(entries: &[T]) -> Vec<u8> {
     let header = ArrayHeader { entry_size: T::SIZE as u32, count: entries.len() as u32 };
-    let mut bytes = bytes_of(&header);
-    bytes.extend(entries.iter().flat_map(bytes_of));
+    let mut bytes = header.to_bytes().to_vec();
+    bytes.extend(entries.iter().flat_map(Wire::to_bytes));
     bytes
 }

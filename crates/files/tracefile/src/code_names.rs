@@ -7,7 +7,7 @@ use everycall_format::ect::{CodeName, CodeNamesRecord, chunk};
 use everycall_format::frame::RECORD_ALIGN;
 use everycall_jit::Code;
 
-use crate::chunk_writer::{ChunkWriter, bytes_of};
+use crate::chunk_writer::ChunkWriter;
 
 /// Writes the chunk of a process's code. `lost` is how many names there were beside these.
 ///
@@ -31,7 +31,7 @@ pub fn write_code_names<W: Write>(file: &mut ChunkWriter<W>, codes: &[Code], los
             reserved: 0,
         };
         let end = records.len() + size;
-        records.extend(bytes_of(&name));
+        records.extend(name.to_bytes());
         records.extend(&code.name);
         records.extend(&code.file);
         records.resize(end, 0);
@@ -42,5 +42,5 @@ pub fn write_code_names<W: Write>(file: &mut ChunkWriter<W>, codes: &[Code], los
         lost,
         ..CodeNamesRecord::default()
     };
-    file.chunk(chunk::CODE_NAMES, &[&bytes_of(&record), &records])
+    file.chunk(chunk::CODE_NAMES, &[&record.to_bytes(), &records])
 }

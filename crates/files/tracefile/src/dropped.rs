@@ -9,7 +9,7 @@ use everycall_format::event::WORD_SIZE;
 use everycall_format::times::TimeSums;
 
 use crate::all_calls::AllCalls;
-use crate::chunk_writer::{array, bytes_of};
+use crate::chunk_writer::array;
 use crate::memory::Memory;
 use crate::summary::Summary;
 use crate::value_counts::ValueCounts;
@@ -185,8 +185,8 @@ impl Dropped {
                 ..CountsRecord::default()
             };
             return Some(match counting::has_times(self.header.counting) {
-                true => (chunk::TIMES, [bytes_of(&record), array(&self.timed)]),
-                false => (chunk::COUNTS, [bytes_of(&record), array(&self.counted)]),
+                true => (chunk::TIMES, [record.to_bytes().to_vec(), array(&self.timed)]),
+                false => (chunk::COUNTS, [record.to_bytes().to_vec(), array(&self.counted)]),
             });
         }
         let record = DroppedRecord {
@@ -198,7 +198,7 @@ impl Dropped {
             calls: self.calls(),
             ..DroppedRecord::default()
         };
-        self.is_there().then(|| (chunk::DROPPED, [bytes_of(&record), array(&self.functions)]))
+        self.is_there().then(|| (chunk::DROPPED, [record.to_bytes().to_vec(), array(&self.functions)]))
     }
 }
 
@@ -269,10 +269,10 @@ mod tests {
             places: 4,
             ..DroppedHeader::default()
         };
-        put(layout.dropped_offset, &bytes_of(&header));
+        put(layout.dropped_offset, &header.to_bytes());
         for (place, code) in [(1, 0x1000), (2, 0x2000), (3, 0x3000)] {
             let function = DroppedFunction { code, ticks: 7, ..DroppedFunction::default() };
-            put(layout.dropped_function_at(place), &bytes_of(&function));
+            put(layout.dropped_function_at(place), &function.to_bytes());
         }
         for (slot, counts) in [(0, [8_u64, 5, 3, 0]), (1, [10, 0, 10, 0])] {
             let bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
@@ -309,13 +309,16 @@ mod tests {
             ..TimeSums::default()
         };
         let parts = [
-            (layout.dropped_offset, bytes_of(&header)),
+            (layout.dropped_offset, header.to_bytes().to_vec()),
             (
                 layout.dropped_function_at(1),
-                [bytes_of(&function(0x1000)), bytes_of(&function(0x2000))].concat(),
+                [function(0x1000).to_bytes().to_vec(), function(0x2000).to_bytes().to_vec()].concat(),
             ),
-            (layout.times_at(1, 2).unwrap(), bytes_of(&sums)),
-            (layout.times_at(0, OTHERS).unwrap(), bytes_of(&TimeSums { calls: 5, ..TimeSums::default() })),
+            (layout.times_at(1, 2).unwrap(), sums.to_bytes().to_vec()),
+            (
+                layout.times_at(0, OTHERS).unwrap(),
+                TimeSums { calls: 5, ..TimeSums::default() }.to_bytes().to_vec(),
+            ),
         ];
         let read = |at: u64, bytes: &mut [u8]| {
             bytes.fill(0);

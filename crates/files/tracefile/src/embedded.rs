@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use everycall_format::Wire as _;
 use everycall_format::ect::{chunk, encoding};
 use everycall_format::embedded::{PAYLOAD_MAX, SourceEntry, SourcesRecord, SymbolsRecord, source_flags};
 
-use crate::chunk_writer::{ChunkWriter, bytes_of};
+use crate::chunk_writer::ChunkWriter;
 
 /// They are compressed fast rather than tightly: the user waits.
 const LEVEL: i32 = 3;
@@ -45,7 +46,7 @@ impl<W: Write> ChunkWriter<W> {
     pub fn symbols(&mut self, path: &[u8], build_id: &[u8], body: &[u8]) -> io::Result<bool> {
         let (encoding, packed) = pack(body)?;
         let mut record = SymbolsRecord {
-            record_size: bytes_of(&SymbolsRecord::default()).len() as u32,
+            record_size: SymbolsRecord::default().to_bytes().len() as u32,
             path_length: path.len() as u32,
             build_id_length: build_id.len() as u32,
             encoding,
@@ -56,7 +57,7 @@ impl<W: Write> ChunkWriter<W> {
             return Ok(false);
         }
         record.build_id.iter_mut().zip(build_id).for_each(|(place, byte)| *place = *byte);
-        self.chunk(chunk::SYMBOLS, &[&bytes_of(&record), path, &packed])?;
+        self.chunk(chunk::SYMBOLS, &[&record.to_bytes(), path, &packed])?;
         Ok(true)
     }
 
@@ -70,13 +71,16 @@ impl<W: Write> ChunkWriter<W> {
         for file in files {
             let lossy = if file.is_lossy { source_flags::LOSSY } else { 0 };
             let newer = if file.is_newer { source_flags::NEWER } else { 0 };
-            body.extend(bytes_of(&SourceEntry {
-                path_length: file.path.len() as u32,
-                text_length: file.text.len() as u32,
-                flags: lossy | newer,
-                reserved: 0,
-                md5: file.md5,
-            }));
+            body.extend(
+                SourceEntry {
+                    path_length: file.path.len() as u32,
+                    text_length: file.text.len() as u32,
+                    flags: lossy | newer,
+                    reserved: 0,
+                    md5: file.md5,
+                }
+                .to_bytes(),
+            );
             body.extend(file.path);
             body.extend(file.text.as_bytes());
             count += 1;
@@ -92,7 +96,7 @@ impl<W: Write> ChunkWriter<W> {
         let (encoding, packed) = pack(body)?;
         let mut record =
             SourcesRecord { encoding, length: body.len() as u64, files, ..SourcesRecord::default() };
-        record.record_size = bytes_of(&record).len() as u32;
-        self.chunk(chunk::SOURCES, &[&bytes_of(&record), &packed])
+        record.record_size = record.to_bytes().len() as u32;
+        self.chunk(chunk::SOURCES, &[&record.to_bytes(), &packed])
     }
 }

@@ -7,7 +7,7 @@ use everycall_format::arena::ArenaHeader;
 use everycall_format::ect::{FrameNamesRecord, chunk};
 use everycall_format::frame;
 
-use crate::chunk_writer::{ChunkWriter, bytes_of};
+use crate::chunk_writer::ChunkWriter;
 
 /// The names that a process gives its frames by id.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +61,6 @@ impl FrameNames {
             lost: self.lost,
             ..FrameNamesRecord::default()
         };
-        file.chunk(chunk::FRAME_NAMES, &[&bytes_of(&record), &self.records])
+        file.chunk(chunk::FRAME_NAMES, &[&record.to_bytes(), &self.records])
     }
 }

@@ -5,8 +5,6 @@ use everycall_format::arena::{ArenaHeader, ClockReading};
 use everycall_format::kept_states::{KEPT_MAGIC, KEPT_SLACK, KEPT_TEXT_MAX, KeptHeader};
 use everycall_format::sched::{KEPT_EVENTS, KEPT_EVENTS_AT, SchedEvent, SchedRecord, clock, kind};
 
-use crate::chunk_writer::bytes_of;
-
 /// How often the header is read while the recorder writes it.
 const TRIES: usize = 10;
 
@@ -92,7 +90,7 @@ impl KeptStates {
             .chunks_exact_mut(SchedEvent::SIZE)
             .zip(&self.events)
             .for_each(|(bytes, event)| event.write(bytes));
-        [bytes_of(&self.record), self.text.clone(), events]
+        [self.record.to_bytes().to_vec(), self.text.clone(), events]
     }
 
     /// All clocks at the moment until which the events are known.

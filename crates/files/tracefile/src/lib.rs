@@ -46,7 +46,7 @@ mod value_counts;
 
 pub use all_calls::AllCalls;
 pub use calibration::write_calibration;
-pub use chunk_writer::{ChunkWriter, WriteChunk, array, bytes_of};
+pub use chunk_writer::{ChunkWriter, WriteChunk, array};
 pub use code_names::write_code_names;
 pub use dropped::{Dropped, keep_settled};
 pub use embedded::SourceFile;

@@ -7,7 +7,7 @@ use everycall_format::ect::DroppedCalls;
 use everycall_format::memory::{MemoryCalls, MemoryRecord, NUMBERS, is_open, total_now, whose};
 use everycall_format::times::TimeSums;
 
-use crate::chunk_writer::{array, bytes_of};
+use crate::chunk_writer::array;
 
 /// Number of a slot's sums that are read at a time: all places are a multiple of it.
 const SUMS_AT_ONCE: u32 = 128;
@@ -53,7 +53,7 @@ impl Memory {
 
     /// The parts of the chunk that has the numbers of snapshot number `snapshot`.
     pub(crate) fn chunk(&self, snapshot: u32) -> [Vec<u8>; 2] {
-        [bytes_of(&MemoryRecord { snapshot, ..self.record }), array(&self.calls)]
+        [MemoryRecord { snapshot, ..self.record }.to_bytes().to_vec(), array(&self.calls)]
     }
 }
 
@@ -148,10 +148,10 @@ mod tests {
         let before = double([120, 2, 0, 0]);
         let open = std::array::from_fn(|at| turned(double([20, 1, 0, 0])[at], before[at]));
         let parts = [
-            (layout.dropped_offset, bytes_of(&header)),
-            (layout.times_at(0, 0).unwrap(), bytes_of(&sums([100, 1, 0, 0], meter))),
-            (layout.times_at(0, 1).unwrap(), bytes_of(&sums([30, 1, 0, 0], open))),
-            (layout.times_at(0, 2).unwrap(), bytes_of(&sums([7, 1, 7, 1], double([7, 1, 7, 1])))),
+            (layout.dropped_offset, header.to_bytes().to_vec()),
+            (layout.times_at(0, 0).unwrap(), sums([100, 1, 0, 0], meter).to_bytes().to_vec()),
+            (layout.times_at(0, 1).unwrap(), sums([30, 1, 0, 0], open).to_bytes().to_vec()),
+            (layout.times_at(0, 2).unwrap(), sums([7, 1, 7, 1], double([7, 1, 7, 1])).to_bytes().to_vec()),
         ];
         let read = |at: u64, bytes: &mut [u8]| {
             bytes.fill(0);

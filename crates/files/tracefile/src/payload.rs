@@ -2,17 +2,18 @@
 
 use std::io::{self, Read, Write};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::{ModuleEntry, module_state};
 use everycall_format::ect::{MetaField, ModuleImage, encoding};
 
-use crate::chunk_writer::{array, bytes_of};
+use crate::chunk_writer::array;
 use crate::summary::Summary;
 
 /// A META payload of texts, each with its key ([`everycall_format::ect::meta`]).
 pub fn texts<'a>(fields: impl IntoIterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
     let mut payload = Vec::new();
     for (key, text) in fields {
-        payload.extend(bytes_of(&MetaField { key, length: text.len() as u32 }));
+        payload.extend(MetaField { key, length: text.len() as u32 }.to_bytes());
         payload.extend(text);
         payload.resize(payload.len().next_multiple_of(4), 0);
     }
@@ -73,7 +74,7 @@ pub fn module_image_of(module: u32, file: impl Read, length: u64, most: usize) -
         }
     }
     let record = ModuleImage { module, encoding: encoding::ZSTD, length: read };
-    Ok([bytes_of(&record), encoder.finish()?.bytes])
+    Ok([record.to_bytes().to_vec(), encoder.finish()?.bytes])
 }
 
 /// Memory up to a size.
@@ -108,5 +109,5 @@ pub fn module_image(module: u32, bytes: &[u8]) -> io::Result<[Vec<u8>; 2]> {
     packed.try_reserve_exact(zstd::zstd_safe::compress_bound(bytes.len()))?;
     zstd::bulk::Compressor::new(IMAGE_LEVEL)?.compress_to_buffer(bytes, &mut packed)?;
     let record = ModuleImage { module, encoding: encoding::ZSTD, length: bytes.len() as u64 };
-    Ok([bytes_of(&record), packed])
+    Ok([record.to_bytes().to_vec(), packed])
 }

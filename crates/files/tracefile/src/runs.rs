@@ -4,10 +4,11 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::thread;
 
+use everycall_format::Wire as _;
 use everycall_format::ect::{EVENTS_PAYLOAD_MAX, EventsRecord, chunk};
 use everycall_format::event::WORD_SIZE;
 
-use crate::chunk_writer::{ChunkWriter, bytes_of};
+use crate::chunk_writer::ChunkWriter;
 use crate::packer::Packer;
 
 /// The most bytes of words in one chunk.
@@ -129,7 +130,7 @@ impl Runs {
                 encoding,
                 lost: run.lost,
             };
-            let written = file.chunk(chunk::EVENTS, &[&bytes_of(&record), packed]);
+            let written = file.chunk(chunk::EVENTS, &[&record.to_bytes(), packed]);
             run.bytes.clear();
             if written.is_err() {
                 runs.iter_mut().for_each(Run::clear);

@@ -6,7 +6,7 @@ use everycall_format::Wire;
 use everycall_format::ect::{StampsRecord, chunk};
 use everycall_format::stamp::EXACT;
 
-use crate::chunk_writer::{ChunkWriter, bytes_of};
+use crate::chunk_writer::ChunkWriter;
 
 /// Writes the chunk of a process whose arena says `stamps`, where `wanted` was asked for: both are
 /// of [`everycall_format::stamp`]. A process whose events all have stamps, as was wanted, needs
@@ -21,5 +21,5 @@ pub fn write_stamps<W: Write>(file: &mut ChunkWriter<W>, stamps: u32, wanted: u3
     }
     let record =
         StampsRecord { record_size: StampsRecord::SIZE as u32, stamps, wanted, ..StampsRecord::default() };
-    file.chunk(chunk::STAMPS, &[&bytes_of(&record)])
+    file.chunk(chunk::STAMPS, &[&record.to_bytes()])
 }

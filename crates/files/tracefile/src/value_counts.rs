@@ -5,7 +5,7 @@ use everycall_format::arena::ArenaHeader;
 use everycall_format::ect::{ValueCountsRecord, chunk};
 use everycall_format::value_counts::{PLACES, ValueCount, ValueCountsHeader, place_at};
 
-use crate::chunk_writer::{array, bytes_of};
+use crate::chunk_writer::array;
 
 /// Places that are read at a time.
 const AT_ONCE: u32 = 64;
@@ -50,7 +50,7 @@ impl ValueCounts {
     pub(crate) fn chunk(&self, snapshot: u32) -> (u32, [Vec<u8>; 2]) {
         let ValueCountsHeader { others, too_long, .. } = self.header;
         let record = ValueCountsRecord { snapshot, others, too_long, ..ValueCountsRecord::default() };
-        (chunk::VALUE_COUNTS, [bytes_of(&record), array(&self.places)])
+        (chunk::VALUE_COUNTS, [record.to_bytes().to_vec(), array(&self.places)])
     }
 }
 

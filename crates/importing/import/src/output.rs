@@ -15,9 +15,7 @@ use everycall_format::event::{
 use everycall_format::frame;
 use everycall_format::hub::origin;
 use everycall_format::{Wire, label};
-use everycall_tracefile::{
-    ChunkWriter, Place, Runs, Summary, array, bytes_of, module_image, module_table, texts,
-};
+use everycall_tracefile::{ChunkWriter, Place, Runs, Summary, array, module_image, module_table, texts};
 
 use crate::image::{Symbol, image};
 
@@ -488,7 +486,7 @@ impl<W: Write> Output<W> {
         let record = ThreadRecord { segments: 0, ..thread.record };
         self.of(record.snapshot)?;
         self.runs.write(&mut self.file)?;
-        self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])
+        self.file.chunk(chunk::THREAD, &[&record.to_bytes(), &array::<OpenCall>(&[])])
     }
 
     fn write_process(&mut self, id: ProcessId, ending: u32) -> io::Result<()> {
@@ -515,7 +513,7 @@ impl<W: Write> Output<W> {
         };
         self.of(id.0)?;
         self.runs.write(&mut self.file)?;
-        self.file.chunk(chunk::PROCESS, &[&bytes_of(&record), &command])
+        self.file.chunk(chunk::PROCESS, &[&record.to_bytes(), &command])
     }
 
     fn write_snapshot(&mut self, id: ProcessId, ticks: u64, threads: u32) -> io::Result<()> {
@@ -528,7 +526,7 @@ impl<W: Write> Output<W> {
             segment_size: (SEGMENT_WORDS * 8) as u64,
             ..SnapshotRecord::default()
         };
-        self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])
+        self.file.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])
     }
 
     /// Ends the file. Returns what is in it, and the output.
@@ -554,7 +552,7 @@ impl<W: Write> Output<W> {
             let (ticks, threads) = (process.reach.unwrap_or_default().1, process.threads);
             self.write_snapshot(id, ticks, threads)?;
             for thread in self.threads.iter().filter(|thread| thread.process == id) {
-                self.file.chunk(chunk::THREAD, &[&bytes_of(&thread.record), &array::<OpenCall>(&[])])?;
+                self.file.chunk(chunk::THREAD, &[&thread.record.to_bytes(), &array::<OpenCall>(&[])])?;
                 summary.threads.push(everycall_tracefile::ThreadSummary {
                     tid: thread.record.tid,
                     events: thread.events,

@@ -329,16 +329,12 @@ impl Planned {
                     HookKind::TailExit => site_kind::TAIL_EXIT,
                 },
             };
-            let mut raw = [0; Site::SIZE];
-            site.write(&mut raw);
-            bytes.extend(raw);
+            bytes.extend(site.to_bytes());
         }
         let table = bytes.len() as u64;
         for call in &plan.calls {
             let origin = origin_of(plan, call).wrapping_sub(self.first) as u32;
-            let mut raw = [0; Trampoline::SIZE];
-            Trampoline { returns_to: call.at + CALL, origin }.write(&mut raw);
-            bytes.extend(raw);
+            bytes.extend(Trampoline { returns_to: call.at + CALL, origin }.to_bytes());
         }
         (bytes, first, table)
     }

@@ -503,12 +503,6 @@ mod tests {
 
     use super::*;
 
-    fn bytes<T: Wire>(value: &T) -> Vec<u8> {
-        let mut bytes = vec![0; T::SIZE];
-        value.write(&mut bytes);
-        bytes
-    }
-
     /// A thread that ends while it is read is still the same thread.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a test may panic")]
@@ -517,10 +511,10 @@ mod tests {
         let header = ArenaHeader { threads: 1, ..ArenaHeader::with_layout(1 << 20, 4, 0) };
         file.set_len(header.arena_size).unwrap();
         fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
-        file.write_all_at(&bytes(&header), 0).unwrap();
+        file.write_all_at(&header.to_bytes(), 0).unwrap();
         let thread = ThreadHeader { state: thread_state::USED, start_ticks: 7, ..ThreadHeader::default() };
         let at = header.thread_at(0);
-        file.write_all_at(&bytes(&thread), at).unwrap();
+        file.write_all_at(&thread.to_bytes(), at).unwrap();
         let arena = LiveArena::of_file(file.as_fd(), &header, 1).unwrap();
         let over = AtomicBool::new(false);
         let state_at = at + offset_of!(ThreadHeader, state) as u64;

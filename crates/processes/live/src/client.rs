@@ -344,8 +344,7 @@ impl Control {
     }
 
     fn ask(&mut self, request: Request, body: &[u8]) -> Result<(Reply, Vec<u8>), ControlError> {
-        let mut bytes = vec![0; Request::SIZE];
-        Request { length: body.len() as u64, ..request }.write(&mut bytes);
+        let mut bytes = Request { length: body.len() as u64, ..request }.to_bytes().to_vec();
         // A process doesn't read a request that it refuses to the end: its answer says why.
         bytes.extend_from_slice(body);
         let deadline = Instant::now() + ANSWER;

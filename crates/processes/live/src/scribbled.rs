@@ -49,9 +49,7 @@ impl Pen {
     }
 
     fn put<T: Wire>(&self, at: u64, value: &T) {
-        let mut bytes = vec![0; T::SIZE];
-        value.write(&mut bytes);
-        rustix::io::pwrite(&self.file, &bytes, at).unwrap();
+        rustix::io::pwrite(&self.file, value.to_bytes().as_ref(), at).unwrap();
     }
 
     fn fill(&self) {

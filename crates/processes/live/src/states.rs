@@ -41,8 +41,7 @@ fn of_recorder(snapshot: &Snapshot<'_>) -> Result<Option<Vec<u8>>, String> {
     let since_ticks = oldest(snapshot).unwrap_or(now.ticks);
     let since_raw_ns = now.monotonic_raw_ns.saturating_sub(nanoseconds_since(&start, &now, since_ticks));
     let request = SchedRequest { start_ticks: start.ticks, since_ticks, since_raw_ns };
-    let mut bytes = [0; SchedRequest::SIZE];
-    request.write(&mut bytes);
+    let bytes = request.to_bytes();
     let mut payload = Vec::new();
     let answered = stream
         .set_read_timeout(Some(ANSWER))

@@ -10,12 +10,13 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
 use everycall_format::ect::{SnapshotRecord, ThreadRecord, chunk, image_end, reason};
 use everycall_format::event::WORD_SIZE;
 use everycall_machine::clock;
 use everycall_tracefile::{
-    Child, ChunkWriter, Dropped, Place, Progress, Runs, StreamedThread, Summary, array, bytes_of, is_segment,
+    Child, ChunkWriter, Dropped, Place, Progress, Runs, StreamedThread, Summary, array, is_segment,
     module_table, tally, write_stamps,
 };
 
@@ -139,7 +140,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         readings.pop();
         stream.file.chunk(chunk::CLOCK, &[&array(&readings)])?;
         let (process, command) = frame.process();
-        stream.file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        stream.file.chunk(chunk::PROCESS, &[&process.to_bytes(), &command])?;
         let stamps = arena.header().stamps;
         write_stamps(&mut stream.file, stamps, stamps)?;
         arena.write_calibration(&mut stream.file)?;
@@ -286,7 +287,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         self.file.chunk(chunk::CLOCK, &[&array(&[*after])])?;
         let (mut process, command) = self.frame(*after).process();
         process.ending = if has_ended { image_end::ENDED } else { image_end::RUNNING };
-        self.file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        self.file.chunk(chunk::PROCESS, &[&process.to_bytes(), &command])?;
         self.snapshot(after.ticks, count)?;
         let modules = self.arena.modules();
         self.file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
@@ -323,7 +324,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
             segment_size: layout.segment_size,
             counters: if ticks == 0 { Default::default() } else { self.arena.header().counters },
         };
-        self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])
+        self.file.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])
     }
 
     fn session(&mut self, facts: &SessionFacts, end_ticks: u64) -> io::Result<()> {
@@ -412,7 +413,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
             let pid = self.arena.process().pid;
             let record =
                 ThreadRecord { first_segment: number, ..known.streamed.record(SNAPSHOT, pid, owner) };
-            self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])?;
+            self.file.chunk(chunk::THREAD, &[&record.to_bytes(), &array::<OpenCall>(&[])])?;
         }
         let place = Place { snapshot: SNAPSHOT, thread: known.streamed.index, segment: number };
         if let Some(lost) = known.streamed.lose(number, before, u64::MAX) {
@@ -449,7 +450,7 @@ impl<'a, W: Write> SessionStream<'a, W> {
         }
         let is_there = self.arena.thread(owner.0).is_some_and(|now| now.generation == owner.1);
         record.dropped = if is_there { dropped.of_slot(owner.0) } else { 0 };
-        self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(open_calls)])
+        self.file.chunk(chunk::THREAD, &[&record.to_bytes(), &array(open_calls)])
     }
 
     /// Forgets unwanted threads that are gone, so that programs with many threads don't fill the

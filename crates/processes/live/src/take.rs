@@ -18,7 +18,7 @@ use everycall_format::ect::{SessionRecord, session_flags};
 use everycall_format::event::{self, Word, kind};
 use everycall_machine::clock;
 use everycall_ring::GrowRequest;
-use everycall_tracefile::{AllCalls, bytes_of};
+use everycall_tracefile::AllCalls;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::arena::LiveArena;
@@ -139,7 +139,7 @@ pub(crate) fn session_record(facts: &SessionFacts, end_ticks: u64) -> Vec<u8> {
         reserved: 0,
         name,
     };
-    [bytes_of(&record), facts.functions.clone(), facts.within.clone()].concat()
+    [record.to_bytes().to_vec(), facts.functions.clone(), facts.within.clone()].concat()
 }
 
 /// The time-stamp counter as in events.

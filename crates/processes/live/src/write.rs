@@ -15,7 +15,7 @@ use everycall_format::event::WORD_SIZE;
 use everycall_format::hub::origin;
 use everycall_machine::{clock, host};
 use everycall_tracefile::{
-    AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, WriteChunk, array, bytes_of,
+    AllCalls, Child, ChunkWriter, Ring, Runs, Segments, Summary, ThreadSummary, WriteChunk, array,
     is_segment, module_table, text_of, texts, write_stamps,
 };
 
@@ -102,7 +102,7 @@ impl Frame<'_> {
         file.chunk(chunk::META, &[&self.meta(tool_version)])?;
         file.chunk(chunk::CLOCK, &[&array(&self.clock_readings())])?;
         let (process, command) = self.process();
-        file.chunk(chunk::PROCESS, &[&bytes_of(&ProcessRecord { ending, ..process }), &command])?;
+        file.chunk(chunk::PROCESS, &[&ProcessRecord { ending, ..process }.to_bytes(), &command])?;
         let stamps = self.arena.header().stamps;
         write_stamps(file, stamps, stamps)?;
         self.arena.write_calibration(file)
@@ -192,7 +192,7 @@ pub fn write_counts(
     }
     let pid = arena.process().pid;
     let record = frame.snapshot(SNAPSHOT, reason::REQUEST, threads.len(), header.counters);
-    file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+    file.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])?;
     let names = ThreadNames::of(arena.process());
     for (thread, ((slot, generation), header)) in (0..).zip(&threads) {
         let ThreadHeader { tid, start_ticks, fiber, .. } = *header;
@@ -211,7 +211,7 @@ pub fn write_counts(
             fiber,
             ..ThreadRecord::default()
         };
-        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])?;
+        file.chunk(chunk::THREAD, &[&record.to_bytes(), &array::<OpenCall>(&[])])?;
         let name = text_of(&record.name);
         summary.threads.push(ThreadSummary { tid, name, ..ThreadSummary::default() });
     }
@@ -302,7 +302,7 @@ impl Snapshot<'_> {
         let layout = *self.arena.layout();
         let pid = self.arena.process().pid;
         let record = self.frame().snapshot(snapshot, reason, self.threads.len(), summary.counters);
-        file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+        file.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])?;
         let dropped = self.arena.dropped();
         let (mut missing, mut runs, mut spare) = (0, Runs::default(), Spare::default());
         let mut pending = std::mem::take(&mut self.threads).into_iter();
@@ -313,7 +313,7 @@ impl Snapshot<'_> {
             let ring = Ring::survey(&source, thread.header, layout.segment_size);
             let mut record = ring.thread_record(snapshot, number, pid, thread.slot, thread.header.name);
             record.dropped = dropped.of_slot(thread.slot);
-            file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&thread.open_calls)])?;
+            file.chunk(chunk::THREAD, &[&record.to_bytes(), &array(&thread.open_calls)])?;
             ring.write_events(file, &mut runs, &record)?;
             summary.threads.push(ring.summary(&record, self.after.ticks, |ticks| self.nanoseconds(ticks)));
             spare.segments.extend(source.segments.into_iter().filter_map(|segment| segment.copy));

@@ -129,11 +129,8 @@ impl Builder {
             instructions: instructions.len() as u32,
             pool: self.pool.len() as u32,
         };
-        let mut bytes = vec![0; ProgramHeader::SIZE + Instruction::SIZE * instructions.len()];
-        header.write(&mut bytes);
-        for (at, instruction) in instructions.iter().enumerate() {
-            instruction.write(&mut bytes[ProgramHeader::SIZE + Instruction::SIZE * at..]);
-        }
+        let mut bytes = header.to_bytes().to_vec();
+        bytes.extend(instructions.iter().flat_map(Wire::to_bytes));
         bytes.extend_from_slice(&self.pool);
         bytes
     }

@@ -416,9 +416,8 @@ pub fn set_of(files: &[CapturedFile]) -> Result<Vec<u8>, CaptureSetTooLarge> {
         let mut build_id = [0; 32];
         build_id[..file.build_id.len()].copy_from_slice(&file.build_id);
         let of_file = file.functions.len() as u32;
-        put(
-            &mut modules,
-            &CaptureModule {
+        modules.extend(
+            CaptureModule {
                 build_id_length: file.build_id.len() as u32,
                 first_function,
                 functions: of_file,
@@ -426,13 +425,14 @@ pub fn set_of(files: &[CapturedFile]) -> Result<Vec<u8>, CaptureSetTooLarge> {
                 path_length,
                 build_id,
                 ..CaptureModule::default()
-            },
+            }
+            .to_bytes(),
         );
         first_function += of_file;
         for function in &file.functions {
             let (start, end) = (function.start, function.end);
             let (entry, exit) = (parts.add(function.entry.as_ref()), parts.add(function.exit.as_ref()));
-            put(&mut functions, &CaptureFunction { start, end, entry, exit, reserved: 0 });
+            functions.extend(CaptureFunction { start, end, entry, exit, reserved: 0 }.to_bytes());
         }
     }
     let bytes = parts.bytes.len() as u32;
@@ -453,8 +453,7 @@ pub fn set_of(files: &[CapturedFile]) -> Result<Vec<u8>, CaptureSetTooLarge> {
         payload_checksum: crc32fast::hash(&payload),
         ..CaptureSetHeader::default()
     };
-    let mut set = vec![0; CaptureSetHeader::SIZE];
-    header.write(&mut set);
+    let mut set = header.to_bytes().to_vec();
     header.header_checksum = crc32fast::hash(&set[..CaptureSetHeader::SIZE - size_of::<u32>()]);
     header.write(&mut set);
     set.extend_from_slice(&payload);
@@ -498,14 +497,8 @@ impl Texts {
             layout_length,
             ..CaptureEntry::default()
         };
-        put(&mut self.captures, &entry);
+        self.captures.extend(entry.to_bytes());
         self.count += 1;
         self.count
     }
-}
-
-fn put<T: Wire>(bytes: &mut Vec<u8>, what: &T) {
-    let at = bytes.len();
-    bytes.resize(at + T::SIZE, 0);
-    what.write(&mut bytes[at..]);
 }

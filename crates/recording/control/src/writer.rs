@@ -26,7 +26,7 @@ struct Entries {
 
 impl Entries {
     fn add<T: Wire>(&mut self, entry: &T) {
-        put(&mut self.bytes, entry);
+        self.bytes.extend(entry.to_bytes());
         self.count += 1;
     }
 }
@@ -87,7 +87,7 @@ impl SetWriter {
             ..header
         };
         let mut bytes = Vec::new();
-        put(&mut bytes, &header);
+        bytes.extend(header.to_bytes());
         // The header's own checksum is its last field.
         let end = SetHeader::SIZE - size_of::<u32>();
         let checksum = crc32fast::hash(&bytes[..end]);
@@ -95,10 +95,4 @@ impl SetWriter {
         bytes.extend_from_slice(&payload);
         bytes
     }
-}
-
-fn put<T: Wire>(bytes: &mut Vec<u8>, value: &T) {
-    let begin = bytes.len();
-    bytes.resize(begin + T::SIZE, 0);
-    value.write(&mut bytes[begin..]);
 }

@@ -52,9 +52,7 @@ struct Pen<'a> {
 
 impl Pen<'_> {
     fn put<T: Wire>(&self, at: u64, value: &T) {
-        let mut bytes = vec![0; T::SIZE];
-        value.write(&mut bytes);
-        rustix::io::pwrite(self.arena.file().as_fd(), &bytes, at).unwrap();
+        rustix::io::pwrite(self.arena.file().as_fd(), value.to_bytes().as_ref(), at).unwrap();
     }
 
     /// Writes what a program with a few calls leaves.

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use everycall_format::Wire as _;
 use everycall_format::ect::{KeptCall, TriggerRecord, chunk, reason};
 use everycall_format::trigger::{NEVER, NO_CODE, TriggerSite, TriggeredCall, call_flags};
 use everycall_live::LiveArena;
 use everycall_recorder::{Fired, KeepCalls, TriggeredProcess};
-use everycall_tracefile::{WriteChunk, array, bytes_of};
+use everycall_tracefile::{WriteChunk, array};
 
 use crate::frames::{NamedFrames, frame_pattern};
 use crate::kept::Kept;
@@ -385,7 +386,7 @@ impl Keeper {
         let record = KeptCall::of(call, number, thread);
         Kept::new(&self.folder, process.number, |chunks| {
             snapshot.write_into(chunks, number, reason::TRIGGER)?;
-            chunks.chunk(chunk::KEPT, &[&bytes_of(&record)])
+            chunks.chunk(chunk::KEPT, &[&record.to_bytes()])
         })
     }
 

@@ -38,8 +38,7 @@ pub(crate) fn copy(
         header_of(place.get(..read).unwrap_or_default(), wanted, length)
     };
     output.keep(usize::from(header.copied));
-    let mut bytes = [0; TextHeader::SIZE];
-    header.write(&mut bytes);
+    let bytes = header.to_bytes();
     output.overwrite(header_at, &bytes);
     true
 }

@@ -55,11 +55,8 @@ fn bytes_of(instructions: &[Instruction], pool: &[u8]) -> Vec<u8> {
         instructions: instructions.len() as u32,
         pool: pool.len() as u32,
     };
-    let mut bytes = vec![0; ProgramHeader::SIZE + Instruction::SIZE * instructions.len()];
-    header.write(&mut bytes);
-    for (at, one) in instructions.iter().enumerate() {
-        one.write(&mut bytes[ProgramHeader::SIZE + Instruction::SIZE * at..]);
-    }
+    let mut bytes = header.to_bytes().to_vec();
+    bytes.extend(instructions.iter().flat_map(Wire::to_bytes));
     bytes.extend(pool);
     bytes
 }
@@ -395,9 +392,7 @@ fn copied(plain: &Plain, machine: &Fake) -> (Outcome, Vec<u8>) {
                 };
                 let copied = end.unwrap_or(read);
                 let header = TextHeader { length: copied as u32, copied: copied as u16, flags };
-                let mut head = [0; TextHeader::SIZE];
-                header.write(&mut head);
-                bytes.extend_from_slice(&head);
+                bytes.extend(header.to_bytes());
                 bytes.extend_from_slice(&text[..copied]);
             }
         }

@@ -95,8 +95,7 @@ mod tests {
     use super::*;
 
     fn page(record: CrashRecord, texts: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; CrashRecord::SIZE];
-        record.write(&mut bytes);
+        let mut bytes = record.to_bytes().to_vec();
         bytes.extend(texts);
         bytes
     }

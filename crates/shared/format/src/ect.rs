@@ -66,8 +66,7 @@ impl FileHeader {
             flags: 0,
             checksum: 0,
         };
-        let mut bytes = [0; FileHeader::SIZE];
-        header.write(&mut bytes);
+        let bytes = header.to_bytes();
         header.checksum = crc(&bytes[..FileHeader::SIZE - size_of::<u32>()]);
         header
     }
@@ -125,8 +124,7 @@ impl ChunkHeader {
             payload_checksum,
             header_checksum: 0,
         };
-        let mut bytes = [0; ChunkHeader::SIZE];
-        header.write(&mut bytes);
+        let bytes = header.to_bytes();
         header.header_checksum = crc(&bytes[..ChunkHeader::SIZE - size_of::<u32>()]);
         header
     }

@@ -53,6 +53,8 @@ impl<T: Field + Default, const N: usize> Field for [T; N] {
 pub trait Wire: Sized + Copy {
     /// Bytes that the structure takes.
     const SIZE: usize;
+    /// `[u8; SIZE]`.
+    type Bytes: AsRef<[u8]> + IntoIterator<Item = u8>;
     /// Reads the structure from the first [`Wire::SIZE`] bytes; `None` if there are fewer.
     fn read(bytes: &[u8]) -> Option<Self>;
     /// Writes the structure into the first [`Wire::SIZE`] bytes.
@@ -60,6 +62,8 @@ pub trait Wire: Sized + Copy {
     /// # Panics
     /// If `bytes` is shorter.
     fn write(&self, bytes: &mut [u8]);
+    /// The structure's bytes.
+    fn to_bytes(&self) -> Self::Bytes;
 }
 
 /// Declares `repr(C)` structures without padding together with their [`Wire`] form. The size in
@@ -73,6 +77,7 @@ macro_rules! wire_struct {
 
         impl $crate::Wire for $name {
             const SIZE: usize = $size;
+            type Bytes = [u8; $size];
             #[inline]
             fn read(bytes: &[u8]) -> Option<Self> {
                 let mut rest = bytes.get(..$size)?;
@@ -93,6 +98,12 @@ macro_rules! wire_struct {
                     rest = tail;
                 )*
                 let _ = rest;
+            }
+            #[inline]
+            fn to_bytes(&self) -> [u8; $size] {
+                let mut bytes = [0; $size];
+                $crate::Wire::write(self, &mut bytes);
+                bytes
             }
         }
 
@@ -140,8 +151,7 @@ mod tests {
     #[test]
     fn round_trip_and_short_input() {
         let sample = Sample { a: 0x0102_0304_0506_0708, b: 9, c: *b"abcd", d: [7, u32::MAX] };
-        let mut bytes = [0; 24];
-        sample.write(&mut bytes);
+        let bytes = sample.to_bytes();
         assert_eq!(bytes[0], 8, "little endian");
         assert_eq!(Sample::read(&bytes), Some(sample));
         assert_eq!(Sample::read(&bytes[..23]), None);

@@ -211,18 +211,14 @@ fn array<T: Wire>(bytes: &mut Vec<u8>, entries: impl Iterator<Item = T>) {
     bytes.resize(at + ArrayHeader::SIZE, 0);
     let mut count = 0;
     for entry in entries {
-        let from = bytes.len();
-        bytes.resize(from + T::SIZE, 0);
-        entry.write(&mut bytes[from..]);
+        bytes.extend(entry.to_bytes());
         count += 1;
     }
     ArrayHeader { entry_size: T::SIZE as u32, count }.write(&mut bytes[at..]);
 }
 
 fn numbers(bytes: &mut Vec<u8>, numbers: &[u32]) {
-    let at = bytes.len();
-    bytes.resize(at + ArrayHeader::SIZE, 0);
-    ArrayHeader { entry_size: 4, count: numbers.len() as u32 }.write(&mut bytes[at..]);
+    bytes.extend(ArrayHeader { entry_size: 4, count: numbers.len() as u32 }.to_bytes());
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
 }
 

@@ -69,8 +69,7 @@ impl KeptStates {
 
     /// Writes a part of the header.
     fn put(&self, part: std::ops::Range<usize>) -> io::Result<()> {
-        let mut bytes = [0; KeptHeader::SIZE];
-        self.header.write(&mut bytes);
+        let bytes = self.header.to_bytes();
         let offset = self.arena.layout().states_offset + part.start as u64;
         self.arena.write_bytes(offset, bytes.get(part).unwrap_or_default())
     }

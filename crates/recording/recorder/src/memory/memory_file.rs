@@ -31,9 +31,7 @@ pub fn create(name: &str, size: u64, mode: u32) -> io::Result<OwnedFd> {
 ///
 /// There is no memory for it.
 pub fn write_at<T: Wire>(file: &OwnedFd, value: &T, offset: u64) -> io::Result<()> {
-    let mut bytes = vec![0; T::SIZE];
-    value.write(&mut bytes);
-    write_bytes_at(file, &bytes, offset)
+    write_bytes_at(file, value.to_bytes().as_ref(), offset)
 }
 
 /// Writes these bytes to `offset`.

@@ -3,11 +3,12 @@
 
 use std::io::{self, Write};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::OpenCall;
 use everycall_format::ect::{LOG_FILE_TID, SnapshotRecord, ThreadRecord, chunk, reason};
 use everycall_format::event::{WORD_SIZE, kind, payload_word, record_word};
 use everycall_format::log_line::{OUTPUT, TEXT_MAX, argument, stream, with_type};
-use everycall_tracefile::{ChunkWriter, Place, Runs, array, bytes_of};
+use everycall_tracefile::{ChunkWriter, Place, Runs, array};
 
 use crate::process::member::Member;
 
@@ -133,8 +134,8 @@ pub(crate) fn write<W: Write>(
         name,
         ..ThreadRecord::default()
     };
-    file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
-    file.chunk(chunk::THREAD, &[&bytes_of(&thread), &array::<OpenCall>(&[])])?;
+    file.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])?;
+    file.chunk(chunk::THREAD, &[&thread.to_bytes(), &array::<OpenCall>(&[])])?;
     for (segment, words) in (0..).zip(&segments) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         runs.add(file, Place { snapshot, thread: 0, segment }, &bytes)?;

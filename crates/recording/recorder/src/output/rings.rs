@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::{ArenaHeader, SegmentEntry, thread_state};
 use everycall_format::ect::{chunk, image_end, reason};
 use everycall_machine::clock::Readings;
 use everycall_tracefile::{
-    ChunkWriter, Ring, Runs, Segments, ThreadSummary, array, bytes_of, is_segment, keep_settled,
+    ChunkWriter, Ring, Runs, Segments, ThreadSummary, array, is_segment, keep_settled,
 };
 
 use crate::memory::arena::Arena;
@@ -31,7 +32,7 @@ pub fn write<W: Write>(
     let slots: Vec<u32> = (0..arena.thread_count()).filter(used).collect();
     let reason = if ending == image_end::RUNNING { reason::REQUEST } else { reason::PROCESS_END };
     let record = snapshot_record(member, &header, reason, ticks, slots.len() as u32);
-    file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+    file.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])?;
     let dropped = arena.dropped();
     let is_running = ending == image_end::RUNNING && dropped.is_there();
     let mut open_calls = OpenCallBudget::default();
@@ -48,7 +49,7 @@ pub fn write<W: Write>(
         let mut record = ring.thread_record(member.number, thread, member.pid, slot, name);
         record.dropped = dropped.of_slot(slot);
         let calls = arena.open_calls_within(slot, &mut open_calls);
-        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&calls)])?;
+        file.chunk(chunk::THREAD, &[&record.to_bytes(), &array(&calls)])?;
         ring.write_events(file, runs, &record)?;
         threads.push(ring.summary(&record, ticks, |ticks| readings.nanoseconds(ticks)));
     }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use everycall_format::Wire as _;
 use everycall_format::arena::OpenCall;
 use everycall_format::ect::{SnapshotRecord, ThreadRecord, chunk, reason, thread_flags};
-use everycall_tracefile::{ChunkWriter, Place, Runs, array, bytes_of};
+use everycall_tracefile::{ChunkWriter, Place, Runs, array};
 
 use crate::process::samples::{SEGMENT_SIZE, Samples};
 use crate::sys::lock::lock;
@@ -137,7 +138,7 @@ impl Sampled {
             ..ThreadRecord::default()
         };
         file.set_process(number);
-        file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])?;
-        file.chunk(chunk::THREAD, &[&bytes_of(&thread), &array::<OpenCall>(&[])])
+        file.chunk(chunk::SNAPSHOT, &[&snapshot.to_bytes()])?;
+        file.chunk(chunk::THREAD, &[&thread.to_bytes(), &array::<OpenCall>(&[])])
     }
 }

@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::{ArenaHeader, ThreadHeader};
 use everycall_format::ect::{chunk, image_end, reason};
-use everycall_tracefile::{ChunkWriter, Progress, Runs, ThreadSummary, bytes_of, write_stamps};
+use everycall_tracefile::{ChunkWriter, Progress, Runs, ThreadSummary, write_stamps};
 
 use crate::memory::arena::Arena;
 use crate::output::records::{process_record, snapshot_record};
@@ -103,10 +104,10 @@ impl Streams {
         stamps_wanted: u32,
     ) -> io::Result<()> {
         self.add(member)?;
-        let process = bytes_of(&process_record(member, image_end::RUNNING, member.start_ticks));
+        let process = process_record(member, image_end::RUNNING, member.start_ticks).to_bytes().to_vec();
         let process = [&process, member.title_or_command()].concat();
         let header = member.arena.header();
-        let snapshot = bytes_of(&snapshot_record(member, &header, reason::STREAM, 0, 0));
+        let snapshot = snapshot_record(member, &header, reason::STREAM, 0, 0).to_bytes().to_vec();
         let head = Head { process, snapshot, stamps: header.stamps, stamps_wanted };
         head.write(file, member.number, Some(&member.arena))?;
         self.heads.insert(member.number, head);
@@ -220,7 +221,7 @@ impl Streams {
         let header = stream.arena().header();
         let snapshot = snapshot_record(member, &header, reason::STREAM, ticks, stream.announced());
         file.set_process(member.number);
-        file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])?;
+        file.chunk(chunk::SNAPSHOT, &[&snapshot.to_bytes()])?;
         if let Some(names) = stream.arena().frame_names() {
             names.write(file)?;
         }

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::{ArenaHeader, ChildEntry, counter, process_state};
 use everycall_format::ect::{ProcessEnd, chunk, image_end};
 use everycall_format::stamp::EXACT;
@@ -15,8 +16,7 @@ use everycall_machine::clock::Readings;
 use everycall_sched::Sched;
 use everycall_stacks::Stacks;
 use everycall_tracefile::{
-    Child, ChunkWriter, Images, Progress, Runs, Summary, array, bytes_of, module_table, write_code_names,
-    write_stamps,
+    Child, ChunkWriter, Images, Progress, Runs, Summary, array, module_table, write_code_names, write_stamps,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -283,7 +283,7 @@ impl<W: Write> TraceWriter<W> {
         self.summary.without_libraries += u32::from(member.lacks_libraries);
         self.summary.running += u32::from(ending == image_end::RUNNING);
         self.file.set_process(member.number);
-        let process = bytes_of(&process_record(member, ending, end_ticks));
+        let process = process_record(member, ending, end_ticks).to_bytes().to_vec();
         self.file.chunk(chunk::PROCESS, &[&process, member.title_or_command()])?;
         let stamps = member.arena.header().stamps;
         write_stamps(&mut self.file, stamps, self.stamps_wanted)?;
@@ -366,7 +366,7 @@ impl<W: Write> TraceWriter<W> {
         readings: &Readings,
     ) -> io::Result<(Summary, W)> {
         self.file.set_process(0);
-        self.file.chunk(chunk::PROCESS_END, &[&bytes_of(end)])?;
+        self.file.chunk(chunk::PROCESS_END, &[&end.to_bytes()])?;
         self.file.chunk(chunk::CHILDREN, &[&array(children)])?;
         self.summary.children = children.iter().map(Child::from).collect();
         self.summary.untraced_processes = untraced;

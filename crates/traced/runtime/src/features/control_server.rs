@@ -199,11 +199,11 @@ impl Server<'_> {
         let free = self.clients.iter_mut().find(|client| client.is_none());
         let Some((owner, user)) = stream.peer() else { return };
         if user != 0 && Some(user) != system::user() {
-            let _ = stream.send(&encoded(&refusal(status::NOT_ALLOWED)));
+            let _ = stream.send(&refusal(status::NOT_ALLOWED).to_bytes());
             return;
         }
         let Some(free) = free else {
-            let _ = stream.send(&encoded(&refusal(status::TOO_MANY)));
+            let _ = stream.send(&refusal(status::TOO_MANY).to_bytes());
             return;
         };
         *free = Some(Client {
@@ -291,7 +291,7 @@ impl Server<'_> {
             let base = self.locked(selection::begin_sending);
             let bytes = base.map_or(&[][..], Selection::bytes);
             reply.length = bytes.len() as u64;
-            let is_sent = client.stream.send(&encoded(&reply)) && client.stream.send(bytes);
+            let is_sent = client.stream.send(&reply.to_bytes()) && client.stream.send(bytes);
             self.locked(selection::end_sending);
             return is_sent;
         }
@@ -302,18 +302,18 @@ impl Server<'_> {
             });
             reply.length = (rows * Session::SIZE) as u64;
             let sessions = (0..PLACES).filter_map(|place| self.locked(|| selection::session(place)));
-            return client.stream.send(&encoded(&reply))
+            return client.stream.send(&reply.to_bytes())
                 && sessions.take(rows).all(|session| client.stream.send(&row(session)));
         }
         if status == status::DONE && request.operation == operation::SESSION {
             // Only this thread replaces sessions, so it stays while it is sent.
             let Some(session) = self.nth_session(request.on) else { return false };
             reply.length = (Session::SIZE + session.bytes().len()) as u64;
-            return client.stream.send(&encoded(&reply))
+            return client.stream.send(&reply.to_bytes())
                 && client.stream.send(&row(session))
                 && client.stream.send(session.bytes());
         }
-        client.stream.send(&encoded(&reply))
+        client.stream.send(&reply.to_bytes())
     }
 
     /// A session by its number in the order of `LIST`.
@@ -501,12 +501,12 @@ impl Client {
             None
         };
         if let Some(status) = refused {
-            let _ = self.stream.send(&encoded(&refusal(status)));
+            let _ = self.stream.send(&refusal(status).to_bytes());
             return Err(Disconnection);
         }
         if request.length > 0 {
             let Some(body) = Block::new(HEAD as u64 + request.length) else {
-                let _ = self.stream.send(&encoded(&refusal(status::NO_MEMORY)));
+                let _ = self.stream.send(&refusal(status::NO_MEMORY).to_bytes());
                 return Err(Disconnection);
             };
             self.body = Some(body);
@@ -520,14 +520,7 @@ fn refusal(status: u32) -> Reply {
     Reply { magic: MAGIC, version: VERSION, status, ..Reply::default() }
 }
 
-fn encoded(reply: &Reply) -> [u8; Reply::SIZE] {
-    let mut bytes = [0; Reply::SIZE];
-    reply.write(&mut bytes);
-    bytes
-}
-
 fn row(session: &Selection) -> [u8; Session::SIZE] {
-    let mut bytes = [0; Session::SIZE];
     let row = Session {
         owner: session.owner,
         active: session.is_active().into(),
@@ -536,6 +529,5 @@ fn row(session: &Selection) -> [u8; Session::SIZE] {
         name: session.name,
         reserved: 0,
     };
-    row.write(&mut bytes);
-    bytes
+    row.to_bytes()
 }

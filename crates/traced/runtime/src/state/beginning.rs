@@ -113,8 +113,7 @@ pub(crate) fn put_record(arena: &Arena, record: &CrashRecord) {
         folder_length: folder as u32,
         ..*record
     };
-    let mut bytes = [0; CrashRecord::SIZE];
-    record.write(&mut bytes);
+    let bytes = record.to_bytes();
     arena.put_bytes(CRASH_OFFSET + CrashRecord::SIZE as u64, texts);
     arena.put_bytes(CRASH_OFFSET, &bytes);
 }

@@ -26,8 +26,7 @@ impl Triggers {
             grow_ticks: GROW_TICKS,
             ..TriggerHeader::default()
         };
-        let mut bytes = [0; TriggerHeader::SIZE];
-        header.write(&mut bytes);
+        let bytes = header.to_bytes();
         arena.put_bytes(arena.offset_of(self.base as u64), &bytes);
     }
 

@@ -173,8 +173,7 @@ impl Arena {
         };
         let place = u64::from(ticks(1).load(Relaxed) < ticks(0).load(Relaxed));
         ticks(place).store(0, Relaxed);
-        let mut bytes = [0; ClockReading::SIZE];
-        reading.write(&mut bytes);
+        let bytes = reading.to_bytes();
         let ticks_size = size_of::<u64>();
         fence(Release);
         self.put_bytes(

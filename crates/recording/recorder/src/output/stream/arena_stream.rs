@@ -19,13 +19,13 @@ use std::sync::atomic::fence;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::{OpenCall, ThreadHeader, pinned_by, stream, thread_state};
 use everycall_format::ect::{ThreadRecord, chunk};
 use everycall_format::event::WORD_SIZE;
 use everycall_machine::clock::ticks;
 use everycall_tracefile::{
-    ChunkWriter, Dropped, Place, Runs, StreamedThread, ThreadSummary, array, bytes_of, is_segment,
-    keep_settled, tally,
+    ChunkWriter, Dropped, Place, Runs, StreamedThread, ThreadSummary, array, is_segment, keep_settled, tally,
 };
 use rustix::thread::futex;
 
@@ -247,7 +247,7 @@ impl ArenaStream {
         let mut record = thread.record(self.number, self.pid, owner);
         record.first_segment = number;
         file.set_process(self.number);
-        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])
+        file.chunk(chunk::THREAD, &[&record.to_bytes(), &array::<OpenCall>(&[])])
     }
 
     /// Number of the thread's next segment.
@@ -333,7 +333,7 @@ impl ArenaStream {
         let open_calls =
             if is_there { self.arena.open_calls_within(owner.0, &mut self.open_calls) } else { Vec::new() };
         file.set_process(self.number);
-        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])
+        file.chunk(chunk::THREAD, &[&record.to_bytes(), &array(&open_calls)])
     }
 
     /// Writes the rest of a process that has ended, or is read for the last time. `name` gives a

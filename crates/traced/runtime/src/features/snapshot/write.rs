@@ -1,6 +1,6 @@
 //! Writes a snapshot as a trace file (`docs/format.md`), in bounded memory: it copies one segment
 //! at a time.
-#![allow(unsafe_code)] // Structures as bytes, lists in memory of its own, a C string.
+#![allow(unsafe_code)] // Lists in memory of its own, a C string.
 
 use crate::features::snapshot::Sink;
 use crate::features::snapshot::code_files::{self, Wanted};
@@ -123,13 +123,6 @@ fn append_number(text: &mut [u8], at: usize, number: u64) -> usize {
     at + 1 + digits
 }
 
-/// The bytes of a structure.
-fn bytes<T: Wire>(value: &T) -> &[u8] {
-    // SAFETY: structures of the format have no padding, and have the same layout in memory as in
-    // files.
-    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), T::SIZE) }
-}
-
 /// The file that is being written.
 struct Output<'a> {
     sink: Sink,
@@ -159,7 +152,7 @@ impl Output<'_> {
             length += part.len() as u64;
         }
         let place = ChunkPlace { kind, number: self.chunks, process: 0 };
-        self.put(bytes(&ChunkHeader::new(place, length, payload.value(), Crc::of)))?;
+        self.put(&ChunkHeader::new(place, length, payload.value(), Crc::of).to_bytes())?;
         for part in parts {
             self.put(part)?;
         }
@@ -171,19 +164,22 @@ impl Output<'_> {
 
     fn all(&mut self, process: &'static Process, pinned: &mut Pinned<'_>) -> Result<(), i32> {
         let arena = process.arena();
-        self.put(bytes(&FileHeader::new(Crc::of)))?;
+        self.put(&FileHeader::new(Crc::of).to_bytes())?;
         self.description(pinned)?;
         let start = arena.start().unwrap_or_default();
         let array = |size: usize, count: u32| ArrayHeader { entry_size: size as u32, count };
         let now = clock::reading();
-        self.chunk(chunk::CLOCK, &[bytes(&array(ClockReading::SIZE, 2)), bytes(&start), bytes(&now)])?;
+        self.chunk(
+            chunk::CLOCK,
+            &[&array(ClockReading::SIZE, 2).to_bytes(), &start.to_bytes(), &now.to_bytes()],
+        )?;
         self.process(process, pinned, &start)?;
         self.modules(arena, pinned.buffer)?;
         self.threads(process, arena, pinned)?;
         self.frames(arena)?;
         self.code_files(process, pinned.buffer)?;
         if let Some(moment) = self.moment {
-            self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, pinned.threads, moment))])?;
+            self.chunk(chunk::KEPT, &[&kept_call(arena, pinned.threads, moment).to_bytes()])?;
             let count = moment.triggers.len() as u32;
             // SAFETY: structures of the format have no padding, and have the same layout in memory
             // as in files.
@@ -191,11 +187,11 @@ impl Output<'_> {
                 core::slice::from_raw_parts(moment.triggers.as_ptr().cast(), size_of_val(moment.triggers))
             };
             let list = array(TriggerRecord::SIZE, count);
-            self.chunk(chunk::TRIGGERS, &[bytes(&list), records, moment.texts])?;
+            self.chunk(chunk::TRIGGERS, &[&list.to_bytes(), records, moment.texts])?;
         }
         let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
         let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
-        self.chunk(chunk::END, &[bytes(&end)])
+        self.chunk(chunk::END, &[&end.to_bytes()])
     }
 
     /// Entries change when libraries are loaded and unloaded, but the written bytes must match the
@@ -212,7 +208,7 @@ impl Output<'_> {
         copy.iter_mut().zip(modules).for_each(|(to, from)| *to = *from);
         let entry_size = ModuleEntry::SIZE as u32;
         let count = (copy.len() as u32).checked_div(entry_size).unwrap_or(0);
-        self.chunk(chunk::MODULES, &[bytes(&ArrayHeader { entry_size, count }), copy, paths])
+        self.chunk(chunk::MODULES, &[&ArrayHeader { entry_size, count }.to_bytes(), copy, paths])
     }
 
     fn description(&mut self, pinned: &mut Pinned<'_>) -> Result<(), i32> {
@@ -248,18 +244,18 @@ impl Output<'_> {
             command_length: command.len() as u32,
             ..ProcessRecord::default()
         };
-        self.chunk(chunk::PROCESS, &[bytes(&record), command])?;
+        self.chunk(chunk::PROCESS, &[&record.to_bytes(), command])?;
         let stamps = stamps::mode();
         if stamps != EXACT {
             let record_size = size_of::<StampsRecord>() as u32;
             let record = StampsRecord { record_size, stamps, wanted: stamps, ..StampsRecord::default() };
-            self.chunk(chunk::STAMPS, &[bytes(&record)])?;
+            self.chunk(chunk::STAMPS, &[&record.to_bytes()])?;
         }
         let calibration = process.arena().calibration();
         if calibration.record_size == 0 {
             return Ok(());
         }
-        self.chunk(chunk::CALIBRATION, &[bytes(&calibration)])
+        self.chunk(chunk::CALIBRATION, &[&calibration.to_bytes()])
     }
 
     fn threads(
@@ -280,7 +276,7 @@ impl Output<'_> {
             segment_size: layout.segment_size,
             counters: arena.counters(),
         };
-        self.chunk(chunk::SNAPSHOT, &[bytes(&record)])?;
+        self.chunk(chunk::SNAPSHOT, &[&record.to_bytes()])?;
         let mut thread = 0;
         for (noted, slot) in pinned.threads.iter().zip(0..) {
             if noted.segments == 0 {
@@ -329,7 +325,7 @@ impl Output<'_> {
             lost,
             ..FrameNamesRecord::default()
         };
-        self.chunk(chunk::FRAME_NAMES, &[bytes(&record), records])
+        self.chunk(chunk::FRAME_NAMES, &[&record.to_bytes(), records])
     }
 
     /// The files with names of code, if the process has called such code, or has frames by id, which
@@ -353,7 +349,7 @@ impl Output<'_> {
                 let bytes_of_file = place.get(..length).unwrap_or_default();
                 let record_size = CodeFileRecord::SIZE as u32;
                 let record = CodeFileRecord { record_size, kind, length: length as u64 };
-                self.chunk(chunk::CODE_FILE, &[bytes(&record), bytes_of_file])
+                self.chunk(chunk::CODE_FILE, &[&record.to_bytes(), bytes_of_file])
             });
             // A snapshot without these names is better than none.
             if written == Err(error::NO_MEMORY) { Ok(()) } else { written }
@@ -417,7 +413,7 @@ impl Output<'_> {
             let record = record(sum);
             let array = ArrayHeader { entry_size: T::SIZE as u32, count: written };
             let list = list.get(..written as usize * T::SIZE).unwrap_or(&[]);
-            self.chunk(kind, &[bytes(&record), bytes(&array), list])
+            self.chunk(kind, &[record.to_bytes().as_ref(), &array.to_bytes(), list])
         })
     }
 
@@ -443,7 +439,7 @@ impl Output<'_> {
             };
             let array =
                 ArrayHeader { entry_size: DroppedCalls::SIZE as u32, count: places.saturating_sub(1) };
-            self.chunk(chunk::DROPPED, &[bytes(&record), bytes(&array), list])
+            self.chunk(chunk::DROPPED, &[&record.to_bytes(), &array.to_bytes(), list])
         })
     }
 
@@ -487,7 +483,7 @@ impl Output<'_> {
         };
         let list =
             ArrayHeader { entry_size: size_of::<OpenCall>() as u32, count: noted.open_calls_count as u32 };
-        self.chunk(chunk::THREAD, &[bytes(&record), bytes(&list), open_calls])?;
+        self.chunk(chunk::THREAD, &[&record.to_bytes(), &list.to_bytes(), open_calls])?;
         let mut next = Some((noted.first, noted.first_number));
         while let Some((index, number)) = next {
             let is_last = number == noted.last_number;
@@ -503,7 +499,7 @@ impl Output<'_> {
                 };
                 self.chunk(
                     chunk::EVENTS,
-                    &[bytes(&record), buffer.get(..copied * WORD_SIZE).unwrap_or(&[])],
+                    &[&record.to_bytes(), buffer.get(..copied * WORD_SIZE).unwrap_or(&[])],
                 )?;
             }
             next = if is_last { None } else { successor(arena, bit, slot, noted, index, number) };
@@ -714,7 +710,7 @@ fn put_description(place: &mut [u8]) -> usize {
         }
     };
     let mut field = |key: u32, text: &[u8]| {
-        add(bytes(&MetaField { key, length: text.len() as u32 }));
+        add(&MetaField { key, length: text.len() as u32 }.to_bytes());
         add(text);
     };
     field(meta::TOOL_VERSION, VERSION);
