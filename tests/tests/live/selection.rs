@@ -272,9 +272,7 @@ fn hostile_clients_of_the_socket_have_no_effect() {
     }
     assert!(matches!(control.open("cut", None, &good[..good.len() - 1]), Err(ControlError::Rejected(_))));
     let request = |magic: u64, version: u32, operation: u32, length: u64| {
-        let request = Request { magic, version, operation, length, ..Request::default() };
-        let bytes = request.to_bytes().to_vec();
-        bytes
+        Request { magic, version, operation, length, ..Request::default() }.to_bytes().to_vec()
     };
     let magic = everycall_format::control_socket::MAGIC;
     let strange = [

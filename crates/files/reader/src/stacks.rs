@@ -107,12 +107,6 @@ fn table<'a, T: Wire>(
 mod tests {
     use super::*;
 
-    fn append<T: Wire>(bytes: &mut Vec<u8>, value: T) {
-        let at = bytes.len();
-        bytes.resize(at + T::SIZE, 0);
-        value.write(&mut bytes[at..]);
-    }
-
     /// One file, one name, two frames, two nodes, one sample in the inner one.
     fn chunk(change: impl FnOnce(&mut StacksRecord, &mut [StackNode; 2], &mut Sample)) -> Vec<u8> {
         let mut record = StacksRecord {
@@ -137,16 +131,16 @@ mod tests {
         let mut sample = Sample { time: 99, pid: 7, tid: 8, node: 1, flags: 0 };
         change(&mut record, &mut nodes, &mut sample);
         let mut bytes = Vec::new();
-        append(&mut bytes, record);
+        bytes.extend(record.to_bytes());
         bytes.extend(b"text\0\0\0\0/lib/x read\0\0\0\0\0");
-        append(&mut bytes, StackFile { path_length: 6, build_id_length: 1, ..StackFile::default() });
+        bytes.extend(StackFile { path_length: 6, build_id_length: 1, ..StackFile::default() }.to_bytes());
         let in_file = StackFrame { kind: frame_kind::FILE, address: 16, ..StackFrame::default() };
-        append(&mut bytes, in_file);
+        bytes.extend(in_file.to_bytes());
         let kernel =
             StackFrame { kind: frame_kind::KERNEL, name: 7, name_length: 4, ..StackFrame::default() };
-        append(&mut bytes, kernel);
-        nodes.into_iter().for_each(|node| append(&mut bytes, node));
-        append(&mut bytes, sample);
+        bytes.extend(kernel.to_bytes());
+        nodes.into_iter().for_each(|node| bytes.extend(node.to_bytes()));
+        bytes.extend(sample.to_bytes());
         bytes
     }
 

@@ -151,13 +151,12 @@ impl Store {
             build_id[..length].copy_from_slice(&id[..length]);
             let build_id_length = length as u32;
             let file = StackFile { path, path_length, build_id_length, reserved: 0, build_id };
-            append(&mut tables, file);
+            tables.extend(file.to_bytes());
         }
         for place in &places.all {
             let other = StackFrame::default();
             let by_name = |kind, (name, name_length)| StackFrame { kind, name, name_length, ..other };
-            append(
-                &mut tables,
+            tables.extend(
                 match *place {
                     Place::File(file, address) => {
                         StackFrame { address, kind: frame_kind::FILE, file, ..other }
@@ -165,14 +164,15 @@ impl Store {
                     Place::Kernel(name) => by_name(frame_kind::KERNEL, named(name)),
                     Place::Vdso(name) => by_name(frame_kind::VDSO, named(name)),
                     Place::Memory(address) => StackFrame { address, kind: frame_kind::MEMORY, ..other },
-                },
+                }
+                .to_bytes(),
             );
         }
         for &(parent, frame) in &nodes.all {
-            append(&mut tables, StackNode { parent, frame });
+            tables.extend(StackNode { parent, frame }.to_bytes());
         }
         for sample in &samples {
-            append(&mut tables, *sample);
+            tables.extend(sample.to_bytes());
         }
         let record = StacksRecord {
             record_size: StacksRecord::SIZE as u32,
@@ -192,7 +192,7 @@ impl Store {
             ..record
         };
         let mut payload = Vec::with_capacity(StacksRecord::SIZE + texts.len() + tables.len() + 16);
-        append(&mut payload, record);
+        payload.extend(record.to_bytes());
         for text in [text.as_bytes(), &texts] {
             payload.extend_from_slice(text);
             payload.resize(payload.len().next_multiple_of(8), 0);
@@ -200,12 +200,6 @@ impl Store {
         payload.extend_from_slice(&tables);
         payload
     }
-}
-
-fn append<T: Wire>(bytes: &mut Vec<u8>, value: T) {
-    let at = bytes.len();
-    bytes.resize(at + T::SIZE, 0);
-    value.write(&mut bytes[at..]);
 }
 
 #[cfg(test)]

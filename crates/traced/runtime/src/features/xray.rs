@@ -145,10 +145,6 @@ impl Functions<'static> {
 }
 
 impl Functions<'_> {
-    pub(crate) fn module(&self) -> &ModuleDescriptor {
-        self.module
-    }
-
     /// The number of sleds.
     fn sled_count(&self) -> usize {
         self.sleds.len() / XraySled::SIZE
