@@ -22,10 +22,13 @@ struct Following {
 
 impl Following {
     fn start(place: &Place, standing: &mut Standing, words: &[&str]) -> Following {
+        Following::start_by(&mut Command::new(everycall()), place, standing, words)
+    }
+
+    fn start_by(command: &mut Command, place: &Place, standing: &mut Standing, words: &[&str]) -> Following {
         let folder = place.path().to_owned();
         let output = File::create(folder.join("followed.txt")).unwrap();
         let messages = File::create(folder.join("followed.err")).unwrap();
-        let mut command = Command::new(everycall());
         command.args(["follow", &standing.pid.to_string()]).args(words);
         let child = command.stdin(Stdio::piped()).stdout(output).stderr(messages).spawn().unwrap();
         let mut following = Following { child, place: folder };
@@ -269,11 +272,18 @@ fn losses_are_said_in_place() {
     let program = program(&place, Mode::GCC_NOPS);
     let mut command = Command::new(&program);
     let mut standing = Standing::start(command.env("EVERYCALL_RING_SIZE", "64K"));
-    let following = Following::start(&place, &mut standing, &["leaf", "round_of"]);
+    // Once it has said that it follows, the follower stops, before it reads anything: the ring is
+    // overwritten many times meanwhile.
+    let mut stopped = Command::new("strace");
+    stopped.arg("-o").arg(place.file("calls.txt"));
+    stopped.args(["-e", "trace=write", "-e", "inject=write:signal=SIGSTOP:when=1"]).arg(everycall());
+    let following = Following::start_by(&mut stopped, &place, &mut standing, &["leaf", "round_of"]);
     standing.tell("many\n");
     standing.go_on();
     let (status, _) = standing.end();
     assert!(status.success());
+    let follower = wait::children(following.child.id()).first().copied().unwrap();
+    successful(Command::new("kill").args(["-CONT", &follower.to_string()]));
     let text = following.end();
     let lost: u64 = text
         .lines()

@@ -104,13 +104,22 @@ impl<'a> Follower<'a> {
             return Ok(follower);
         }
         // Events of ended threads aren't read.
-        for owner in follower.segments().into_keys() {
-            follower.threads.insert(owner, Reading { is_over: true, ..Reading::at(0) });
+        let segments = follower.segments();
+        for owner in segments.keys() {
+            follower.threads.insert(*owner, Reading { is_over: true, ..Reading::at(0) });
         }
         for (owner, header) in arena.current_threads() {
             follower.next.insert(owner.0, owner.1.saturating_add(1));
             if header.state == thread_state::USED {
-                follower.threads.insert(owner, Reading::at(header.segment));
+                let mut reading = Reading::at(header.segment);
+                // The segment may be overwritten before it is read.
+                if let Some(index) = segments.get(&owner).and_then(|own| own.get(&header.segment))
+                    && follower.pinner.pin(*index)
+                {
+                    reading.events = follower.events_before(owner, header.segment, *index);
+                    follower.pinner.release(*index);
+                }
+                follower.threads.insert(owner, reading);
             }
         }
         Ok(follower)
@@ -303,20 +312,25 @@ impl<'a> Follower<'a> {
         is_ended && !is_last
     }
 
+    /// Number of a thread's events before one of its segments, which is pinned. `None` if that was
+    /// reused.
+    fn events_before(&self, owner: RingOwner, number: u64, index: u32) -> Option<u64> {
+        let entry = self.arena.pool().entries.get(index as usize)?;
+        let is_it = (entry.slot.load(Relaxed), entry.generation.load(Relaxed)) == owner
+            && entry.number.load(Relaxed) == number;
+        is_it.then(|| entry.events_before.load(Relaxed))
+    }
+
     /// Copies a segment and returns the number of events before it. `None` if it was reused.
     fn copy(&mut self, owner: RingOwner, number: u64, index: u32) -> Option<u64> {
         if !self.pinner.pin(index) {
             return None;
         }
-        let pool = self.arena.pool();
-        let before = pool.entries.get(index as usize).and_then(|entry| {
-            let is_it = (entry.slot.load(Relaxed), entry.generation.load(Relaxed)) == owner
-                && entry.number.load(Relaxed) == number;
-            is_it.then(|| entry.events_before.load(Relaxed))
-        });
+        let before = self.events_before(owner, number, index);
         if before.is_some() {
+            let words = self.arena.pool().segment(index).iter();
             self.words.clear();
-            self.words.extend(pool.segment(index).iter().map(|word| word.load(Relaxed)));
+            self.words.extend(words.map(|word| word.load(Relaxed)));
             fence(Acquire);
         }
         let is_whole = self.pinner.is_pinned(index);
@@ -353,7 +367,9 @@ impl<'a> Follower<'a> {
 
 impl Reading {
     fn at(number: u64) -> Reading {
-        Reading { number, done: 0, index: None, events: None, hole: None, is_over: false }
+        // Nothing comes before a thread's first segment.
+        let events = (number == 0).then_some(0);
+        Reading { number, done: 0, index: None, events, hole: None, is_over: false }
     }
 }
 
