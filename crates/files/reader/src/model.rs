@@ -90,7 +90,7 @@ pub struct SampledStacks {
     pub has_kernel: bool,
     /// Bytes of a stack that were copied for each sample.
     pub stack_bytes: u32,
-    /// What wasn't sampled, and why; as bytes, because it need not be UTF-8.
+    /// Says which code wasn't sampled, and why; as bytes, because it need not be UTF-8.
     pub text: Vec<u8>,
     /// Samples that the kernel had no room for.
     pub lost: u64,

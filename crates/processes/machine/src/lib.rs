@@ -4,6 +4,7 @@
 //! - [`host`]: texts about the machine, for traces.
 //! - [`proc_files`]: processes and threads as `/proc` has them.
 //! - [`build_id_of`]: build ids of ELF files.
+//! - [`vdso`]: the code that the kernel puts into each process.
 //! - [`CodeFiles`]: the files by which just-in-time compilers name their code.
 //!
 //! All of it is read; nothing is changed.
@@ -28,6 +29,8 @@ pub mod clock;
 mod code_files;
 pub mod host;
 pub mod proc_files;
+mod vdso;
 
 pub use build_id::{build_id, build_id_of};
 pub use code_files::{CodeFiles, CodeNames, EndedProcess, NameSet};
+pub use vdso::vdso;

@@ -1,4 +1,4 @@
-//! What functions' own time went into, by sampled stacks: a sample belongs to the innermost call
+//! Samples of stacks within functions' own times: a sample belongs to the innermost call
 //! that is open on its thread at its time. What runs then is the call's function itself, or code
 //! without hooks that it has called.
 
@@ -122,7 +122,7 @@ impl OwnSamples {
     }
 }
 
-/// What became of a sample.
+/// Where a sample is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     OfOthers,

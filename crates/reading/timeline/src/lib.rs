@@ -10,8 +10,9 @@
 //! thread, events come in the order of time and nest strictly: each [`TimelineEvent::Begin`] gets
 //! its [`TimelineEvent::End`], the ones begun last first.
 //!
-//! The events are those of `calls`. The crate knows no output format and no symbols. A caller who has the modules' code can reject a
-//! pairing and say which exits are jumps into other functions, see [`Code`].
+//! The events are those of `calls`. The crate knows no output format and no symbols. A caller who
+//! has the modules' code can reject a pairing and say which exits are jumps into other functions,
+//! see [`Code`].
 //!
 //! Not here: output formats, guessing.
 //!

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use everycall_machine::vdso;
 use object::elf::PT_LOAD;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, ReadCache, ReadRef};
@@ -13,8 +13,6 @@ use crate::unwind::UnwindFile;
 
 /// Largest section with unwind information that is read.
 const SECTION_MAX: u64 = 256 << 20;
-/// Largest vDSO.
-const VDSO_MAX: u64 = 1 << 20;
 
 /// Code of a file.
 #[derive(Debug, Default)]
@@ -40,15 +38,9 @@ impl Code {
         Code::of(&ReadCache::new(file))
     }
 
-    /// Reads the vDSO, which is the same in all processes, from this one.
+    /// Reads the vDSO.
     pub fn of_vdso() -> Option<Code> {
-        let maps = fs::read_to_string("/proc/self/maps").ok()?;
-        let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
-        let [begin, end] = [begin, end].map(|number| u64::from_str_radix(number, 16).ok());
-        let length = end?.checked_sub(begin?).filter(|length| *length <= VDSO_MAX)?;
-        let mut bytes = vec![0; usize::try_from(length).ok()?];
-        File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, begin?).ok()?;
+        let bytes = vdso()?;
         let mut code = Code::of(&*bytes)?;
         let file = object::File::parse(&*bytes).ok()?;
         let symbols = file.dynamic_symbols().filter(|symbol| symbol.is_definition());

@@ -67,7 +67,7 @@ pub struct Stacks {
     thread: Option<JoinHandle<()>>,
     rate: u32,
     flags: u32,
-    /// What isn't sampled, and why.
+    /// Says which code isn't sampled, and why.
     text: String,
     /// Whether a chunk was written.
     is_told: bool,

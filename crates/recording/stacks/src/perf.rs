@@ -41,7 +41,7 @@ mod record {
     pub const SAMPLE_ID: usize = 16;
 }
 
-/// What a record says.
+/// The meaning of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     Sample(Box<Sample>),

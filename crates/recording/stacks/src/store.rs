@@ -26,7 +26,7 @@ pub enum Place {
     Memory(u64),
 }
 
-/// What happened beside samples since the last chunk.
+/// Samples that are missing since the last chunk, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     pub lost: u64,

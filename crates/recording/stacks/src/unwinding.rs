@@ -27,7 +27,7 @@ struct Mapped {
     code: Option<Box<Code>>,
 }
 
-/// What is known of processes and files so far.
+/// Processes and files, as far as they are known, for unwinding.
 #[derive(Default)]
 pub struct Unwinding {
     maps: AllMaps,

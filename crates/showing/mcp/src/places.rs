@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-/// What the user allows.
+/// The permissions that the user gives.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder with traces; new ones are written there, too.

@@ -17,7 +17,7 @@ const STDERR_MAX: u64 = 64 << 10;
 /// How long a process that was asked to end may take.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a run left.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) stdout: String,
@@ -45,7 +45,7 @@ pub(crate) fn run(command: &Path, words: &[OsString], folder: &Path, limit: Dura
         .stdin(Stdio::null())
         .stdout(stdout.try_clone().map_err(failed)?)
         .stderr(stderr.try_clone().map_err(failed)?)
-        // What it starts ends with it.
+        // Processes that it starts end with it.
         .process_group(0)
         .spawn()
         .map_err(failed)?;
@@ -58,7 +58,7 @@ pub(crate) fn run(command: &Path, words: &[OsString], folder: &Path, limit: Dura
 /// The text that was written to a file, from its begin.
 fn text_of(file: &mut File, most: u64) -> String {
     let mut bytes = Vec::new();
-    // What can't be read is as if it weren't there.
+    // A part that can't be read is left out.
     let _ = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(most).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }

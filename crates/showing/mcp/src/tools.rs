@@ -1,4 +1,4 @@
-//! What an agent may ask for. Each tool is a run of the command.
+//! The tools of an agent. Each tool is a run of the command.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -347,7 +347,7 @@ impl Words {
         self
     }
 
-    /// What stands behind the options.
+    /// The words behind the options.
     fn rest(mut self, words: impl IntoIterator<Item = OsString>) -> Words {
         self.0.push("--".into());
         self.0.extend(words);

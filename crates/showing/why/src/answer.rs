@@ -1,4 +1,4 @@
-//! What is known of a call in the end, as values. Times are nanoseconds; moments count from the
+//! The complete answer about a call, as values. Times are nanoseconds; moments count from the
 //! trace's origin.
 
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ pub struct Median {
     pub nearest: Option<(CallPlace, u64)>,
 }
 
-/// What makes a part or a function take longer.
+/// The reason why a part or a function takes longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Median calls don't call it.
@@ -275,13 +275,13 @@ pub struct WaitingCall {
     pub start_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// What is said of it: `lock: cache_lock`, `held by: in load`.
+    /// Its labels: `lock: cache_lock`, `held by: in load`.
     pub labels: Vec<(String, Option<u64>)>,
     /// Who held it.
     pub holder: Option<Holder>,
 }
 
-/// What a call waited for.
+/// The waits of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// How its thread spent the time; `None` without thread states.
@@ -303,7 +303,7 @@ pub struct Waits {
 pub enum Concern {
     /// The numbers of other calls.
     Comparison,
-    /// What is inside the call.
+    /// The inside of the call.
     Call,
     /// Whether it waited.
     Waiting,
@@ -336,13 +336,13 @@ pub struct Missing {
     pub count: Option<u64>,
     /// For people.
     pub sentence: String,
-    /// What it concerns.
+    /// The claims that it concerns.
     pub concern: Concern,
     /// Whether a claim may be wrong because of it, or is only missing.
     pub is_doubt: bool,
 }
 
-/// What can be said.
+/// A statement about the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Its name for programs.
@@ -376,10 +376,10 @@ pub struct Why {
     pub further_functions: usize,
     /// Its arguments, beside other values.
     pub values: Vec<ValueRow>,
-    /// What it waited for.
+    /// Its waits.
     pub waits: Waits,
-    /// What the trace lacks.
+    /// Things that the trace lacks.
     pub missing: Vec<Missing>,
-    /// What can be said.
+    /// The statements.
     pub claims: Vec<Claim>,
 }

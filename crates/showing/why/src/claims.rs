@@ -1,4 +1,4 @@
-//! What can be said of a call: sentences, each with why it could be wrong, and with the commands
+//! The statements about a call: sentences, each with why it could be wrong, and with the commands
 //! that show more.
 
 use everycall_export::without_parameters;
@@ -163,7 +163,7 @@ pub(crate) fn headline(why: &Why) -> String {
     text
 }
 
-/// What a part of a step says.
+/// The statement that a part of a step makes.
 pub(crate) fn part_text(step: &Step, part: &PartOfCall) -> String {
     let what = match (&part.function, part.kind) {
         (Some(function), _) => format!(
@@ -209,7 +209,7 @@ pub(crate) fn words(cause: Cause) -> &'static str {
     }
 }
 
-/// What it waited for.
+/// The statement about its waits.
 fn waiting_text(why: &Why) -> String {
     let mut parts = Vec::new();
     if let Some(states) = why.waits.states {

@@ -90,7 +90,7 @@ impl Commands {
         format!("everycall report --by {by} --sort p50 {}", self.file)
     }
 
-    /// What one call called.
+    /// The callees of one call.
     pub(crate) fn callees(&self, pattern: &str, span: Span) -> String {
         format!("everycall report --callees {} {} {}", quoted(pattern), span.options(), self.file)
     }
@@ -112,7 +112,7 @@ impl Commands {
         )
     }
 
-    /// What another thread did meanwhile.
+    /// The calls of another thread meanwhile.
     pub(crate) fn meanwhile(&self, span: Span) -> String {
         format!("everycall replay {} {}", span.options(), self.file)
     }

@@ -14,7 +14,7 @@ const HOLDER: &str = "held by";
 /// Largest number of calls with labels that are looked at.
 const CALLS_MAX: usize = 100_000;
 
-/// What the events of a call tell.
+/// Facts that the events of a call tell.
 #[derive(Debug, Default)]
 pub(crate) struct Inside {
     pub(crate) labels: Vec<(String, Option<u64>)>,

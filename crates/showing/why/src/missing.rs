@@ -1,4 +1,4 @@
-//! What the trace lacks, and which claims could be wrong because of it.
+//! Things that the trace lacks, and which claims could be wrong because of it.
 
 use everycall_analysis::counters::counted_doubts;
 use everycall_analysis::{KeptCall, Notes, TraceView};
@@ -21,7 +21,7 @@ pub(crate) struct Known<'k> {
     pub(crate) kept_of_function: u64,
 }
 
-/// What is missing.
+/// Lists what is missing.
 pub(crate) fn missing(view: &TraceView<'_>, known: &Known<'_>) -> Vec<Missing> {
     let mut all = Vec::new();
     let mut add = |what, count: Option<u64>, concern, sentence: String| {
@@ -151,7 +151,7 @@ pub(crate) fn missing(view: &TraceView<'_>, known: &Known<'_>) -> Vec<Missing> {
             format!("for {} of this call, nothing is known of its thread's state", Duration { ns: unknown });
         add("states_unknown", Some(unknown), Concern::Waiting, sentence);
     }
-    // What nobody asked for when it was recorded.
+    // Things that nobody asked for when it was recorded.
     let mut not_recorded = |what, concern, sentence: &str| {
         all.push(Missing { what, count: None, sentence: sentence.to_owned(), concern, is_doubt: false });
     };

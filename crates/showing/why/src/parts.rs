@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use everycall_analysis::{Doings, Explanation, FunctionNumber};
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartKind {
     /// Their own time, with what isn't traced and waiting.
@@ -33,7 +33,7 @@ impl PartKind {
 /// A part of calls, per call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What it is.
+    /// Its kind.
     pub kind: PartKind,
     /// Nanoseconds in calls around the median.
     pub median_ns: f64,

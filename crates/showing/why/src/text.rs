@@ -136,7 +136,7 @@ impl Why {
             }
             let name = style.name(&step.function, indent.len() + head.len() + 2);
             out.push_str(&format!("{indent}{name}: {head}{}\n", source(&step.function)));
-            // What is less than a hundredth of the largest part says nothing.
+            // Less than a hundredth of the largest part says nothing.
             let least = step.parts.first().map_or(0.0, |part| part.more_ns().abs() / 100.0);
             let shown = |part: &&PartOfCall| part.more_ns() != 0.0 && part.more_ns().abs() >= least;
             for part in step.parts.iter().filter(shown).take(PARTS) {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use everycall_intel_pt::{Code as Blocks, Image};
+use everycall_machine::vdso;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use rustc_hash::FxHashMap;
 
@@ -148,7 +149,7 @@ impl Files {
             }
         }
         if name.path.starts_with(b"[vdso") {
-            let own = own_vdso().and_then(CodeFile::new);
+            let own = vdso().and_then(CodeFile::new);
             let found = own.filter(|file| name.build_id.is_empty() || file.build_id == name.build_id);
             if found.is_none() {
                 self.notes.push(
@@ -180,19 +181,6 @@ impl Files {
         }
         Some(file)
     }
-}
-
-/// The vdso of this process.
-fn own_vdso() -> Option<Vec<u8>> {
-    use std::os::unix::fs::FileExt;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let (start, rest) = line.split_once('-')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let end = u64::from_str_radix(rest.split_once(' ')?.0, 16).ok()?;
-    let mut bytes = vec![0; usize::try_from(end.checked_sub(start)?).ok()?.min(1 << 20)];
-    std::fs::File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
-    Some(bytes)
 }
 
 /// A file, mapped.

@@ -1,5 +1,5 @@
-// Answers of a page that has its data in itself. The requests are those that the server answers. What is drawn comes from
-// the columns; all numbers about calls come from everycall's own code (`answers.ts`).
+// Answers of a page that has its data in itself. The requests are those that the server answers.
+// Drawing reads the columns; all numbers about calls come from everycall's own code (`answers.ts`).
 
 import type { Answers, Query } from './answers';
 import { cells, mergedCounter, mergedMarks, mergedStates } from './drawing/cells';

@@ -1,4 +1,4 @@
-//! What own times went into, by sampled stacks: a line below each function of the table, and a list
+//! Sampled stacks within own times: a line below each function of the table, and a list
 //! in JSON.
 
 use everycall_analysis::{Key, OwnSamples, Profile, Row, SamplesIn};
