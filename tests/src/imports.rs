@@ -163,6 +163,12 @@ fn read(file: &Path, folder: &Path, name: Name, modules: &mut BTreeMap<Name, Mod
             places.push((of_machine.join("mod.rs"), of_machine));
             places.push((folder.join("x86_64.rs"), folder.to_owned()));
         }
+        if child == "x86_64" || child == "aarch64" {
+            // Beside the file of `arch` that chooses between them.
+            let beside = file.parent().unwrap_or(folder);
+            places.push((beside.join(&child).join("mod.rs"), beside.join(&child)));
+            places.push((beside.join(format!("{child}.rs")), beside.to_owned()));
+        }
         // Others with a path of their own are left out.
         let Some((file, inside)) = places.into_iter().find(|(file, _)| file.is_file()) else {
             module.children.remove(&child);

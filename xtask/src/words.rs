@@ -43,6 +43,8 @@ const REPLACED: &[Replaced] = &[
             "clang",
             "/sites",
             "format/src/site.rs",
+            "format/src/aarch64.rs",
+            "format/src/arch.rs",
             "format/src/x86_64.rs",
             "architectures.md",
             "crates/traced/patch/",

@@ -56,11 +56,11 @@ fn word_in(line: &str) -> Option<&'static str> {
     PARTS.iter().find(|part| lower.contains(**part)).or_else(|| words.filter_map(is_word).next()).copied()
 }
 
-/// Whether a file or folder has an architecture's name.
+/// Whether a file or folder has an architecture's name, or chooses one.
 fn is_of_an_architecture(path: &Path) -> bool {
     path.iter().any(|part| {
         let stem = Path::new(part).file_stem().unwrap_or_default();
-        stem == "x86_64" || stem == "aarch64"
+        ["arch", "x86_64", "aarch64"].iter().any(|known| stem == *known)
     })
 }
 

@@ -41,7 +41,7 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     let paths: usize = process.modules.iter().map(|module| module.path.len()).sum();
 
     let mut bytes = Bytes::default();
-    bytes.padded(b"everycal", 8).u32(8).u32(600).u64(size as u64);
+    bytes.padded(b"everycal", 8).u32(8).u32(608).u64(size as u64);
     bytes.u64(ring_size as u64).u64(segment_size as u64);
     bytes.u32(open_capacity as u32).u32(slots as u32).u32(MODULES as u32).u32(CHILDREN as u32);
     bytes.u64(PAGE as u64).u64(children_at as u64).u64(paths_at as u64).u64(PATHS as u64);
@@ -56,8 +56,8 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     clock_reading(&mut bytes, &process.clock.first().copied().unwrap_or_default());
     bytes.zeros(32 * 8);
     bytes.zeros(8).zeros(16).u64(dropped_at as u64).u64(0).u64(0).u64(all_calls_at as u64);
-    bytes.u64(frames_at as u64).u64(FRAMES as u64).u32(0).u32(0).u64(0);
-    assert_eq!(bytes.0.len(), 600, "the header's size");
+    bytes.u64(frames_at as u64).u64(FRAMES as u64).u32(0).u32(0).u64(0).u32(0).u32(0);
+    assert_eq!(bytes.0.len(), 608, "the header's size");
 
     bytes.0.resize(PAGE, 0);
     let mut path_offset = 0;

@@ -292,7 +292,7 @@ impl<'a> Snapshot<'a> {
             end_ticks: self.reached.ticks,
             name: padded(name),
             command_length: command.len() as u32,
-            reserved: 0,
+            machine: header.machine,
         };
         (record, command)
     }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::io;
 
 use everycall_format::Wire;
+use everycall_format::arch::Machine;
 use everycall_format::arena::{
     ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, SegmentEntry,
     ThreadHeader, thread_state,
@@ -167,6 +168,7 @@ impl<'a> ArenaImage<'a> {
             pid: self.header.target_pid,
             start_ticks: Some(self.header.start.ticks),
             ending: Ending::Running,
+            machine: Machine::of_record(self.header.machine),
             modules: 0..self.recording.modules.len(),
             stamps: Stamps::of(self.header.stamps),
             ..Process::default()

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use everycall_format::arch::Machine;
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
 use everycall_format::calibration::HookPrices;
 use everycall_format::frame::BUILD_ID;
@@ -299,6 +300,9 @@ pub struct Process {
     pub end_ticks: Option<u64>,
     /// Why it ends there.
     pub ending: Ending,
+    /// Its machine; `None` where the input doesn't say, or names one that this version doesn't
+    /// know.
+    pub machine: Option<Machine>,
     /// Words of its command line.
     pub command: Vec<Vec<u8>>,
     /// Command name, without the padding.

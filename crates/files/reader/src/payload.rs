@@ -1,5 +1,6 @@
 //! The contents of chunks and tables, checked.
 
+use everycall_format::arch::Machine;
 use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry, module_flags, module_state};
 use everycall_format::ect::{
     self, ArrayHeader, MetaField, ProcessRecord, SnapshotRecord, ThreadRecord, image_end, meta, reason,
@@ -206,6 +207,7 @@ pub(crate) fn process(record: &ProcessRecord, bytes: &[u8]) -> Option<Process> {
             image_end::RUNNING => Ending::Running,
             other => Ending::Other(other),
         },
+        machine: Machine::of_record(record.machine),
         command: command.split_inclusive(|byte| *byte == 0).take(TABLE_MAX).map(unpadded).collect(),
         name: unpadded(&record.name),
         modules: 0..0,

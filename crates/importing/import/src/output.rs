@@ -509,7 +509,7 @@ impl<W: Write> Output<W> {
             end_ticks: reach.1,
             name: padded(&process.facts.name),
             command_length: command.len() as u32,
-            reserved: 0,
+            machine: 0,
         };
         self.of(id.0)?;
         self.runs.write(&mut self.file)?;

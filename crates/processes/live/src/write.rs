@@ -92,7 +92,7 @@ impl Frame<'_> {
             end_ticks: self.after.ticks,
             name,
             command_length: command.len() as u32,
-            reserved: 0,
+            machine: self.arena.header().machine,
         };
         (record, command)
     }

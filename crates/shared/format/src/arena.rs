@@ -85,7 +85,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [600] {
+    pub struct ArenaHeader [608] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -198,6 +198,10 @@ wire_struct! {
         /// Where the [counts of calls by their values](crate::value_counts) begin; 0 if calls
         /// aren't counted so.
         pub values_offset: u64,
+        /// The process's machine, by its number in ELF files; 0 in older arenas.
+        pub machine: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 

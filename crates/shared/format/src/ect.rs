@@ -504,8 +504,9 @@ wire_struct! {
         pub name: [u8; 16],
         /// Bytes of the command line.
         pub command_length: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Its machine, by its number in ELF files; 0 where that isn't stated: in files of before
+        /// version 2.15, and in imported ones.
+        pub machine: u32,
     }
 }
 

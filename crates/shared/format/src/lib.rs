@@ -44,7 +44,6 @@
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 pub mod all_calls;
-#[path = "x86_64.rs"]
 pub mod arch;
 pub mod arena;
 pub mod budget;

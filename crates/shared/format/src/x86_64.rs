@@ -2,11 +2,15 @@
 
 /// The architecture's name in messages.
 pub const NAME: &str = "x86-64";
+/// Its name in targets of compilers.
+pub const TARGET: &str = "x86_64";
 /// Its number in headers of ELF files.
 pub const ELF_MACHINE: u16 = 62;
 
-/// Bytes of a call of a hook, and of a site, which becomes one.
-pub const SITE_SIZE: usize = 5;
+/// Bytes of a direct call.
+pub const CALL_SIZE: usize = 5;
+/// Bytes of a site, which becomes the call of a hook.
+pub const SITE_SIZE: usize = CALL_SIZE;
 /// Bytes of one of XRay's sites.
 pub const SLED_SIZE: usize = 11;
 /// Bytes from the begin of XRay's site of an entry or a tail exit to its call.

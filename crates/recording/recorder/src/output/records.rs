@@ -46,7 +46,7 @@ pub fn process_record(member: &Member, ending: u32, end_ticks: u64) -> ProcessRe
         end_ticks,
         name: member.name,
         command_length: member.title_or_command().len() as u32,
-        reserved: 0,
+        machine: member.arena.header().machine,
     }
 }
 

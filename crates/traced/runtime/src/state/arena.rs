@@ -6,6 +6,7 @@ use crate::sys::system;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::Wire;
+use everycall_format::arch::ELF_MACHINE;
 use everycall_format::arena::{
     ArenaHeader, COUNTERS, ClockReading, ModuleEntry, OpenCall, PAGE, PINNERS, PINNERS_OFFSET, PinnerEntry,
     ThreadHeader,
@@ -202,7 +203,9 @@ impl Arena {
         field!(self.base, ArenaHeader, forked_from, AtomicU32).store(forked_from, Relaxed);
     }
 
+    /// Stores when the process's runtime began, and its machine.
     pub(crate) fn put_start(&self, reading: &everycall_format::arena::ClockReading) {
+        field!(self.base, ArenaHeader, machine, AtomicU32).store(ELF_MACHINE.into(), Relaxed);
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
     }
 

@@ -24,6 +24,7 @@ pub fn json(report: &Report<'_>) -> String {
         "cpu": text(&meta.cpu),
         "cpu_count": meta.cpu_count,
         "everycall_version": text(&meta.tool_version),
+        "machines": recording::machines(report),
         "imported": recording::imported(report),
         "started_realtime_ns": trace.clock().origin_realtime_ns(),
         "duration_ns": end_ns(trace),

@@ -1,9 +1,11 @@
 //! The recording as a whole: the program, how it ended, the machine, the calls.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use everycall_analysis::counters;
 use everycall_export::{end_ns, wall_accuracy};
+use everycall_format::arch::Machine;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, FunctionSet, Reason, Session, Warning};
 use everycall_timeline::Trace;
@@ -59,6 +61,10 @@ pub fn text(out: &mut String, report: &Report<'_>) -> fmt::Result {
             "host",
             &format!("{}: {}{}", text(&meta.host), text(&meta.cpu), cpus.unwrap_or_default()),
         )?;
+    }
+    let machines = machines(report);
+    if !machines.is_empty() {
+        field(out, "machine", &machines.join(", "))?;
     }
     if is_imported {
         field(out, "clock", &text(&meta.imported_clock))?;
@@ -212,6 +218,13 @@ fn session_text(session: &Session) -> String {
         text += ", in the threads below";
     }
     text
+}
+
+/// The names of the machines that the processes' programs were compiled for, each once; none where
+/// the file doesn't say.
+pub fn machines(report: &Report<'_>) -> Vec<&'static str> {
+    let machines: BTreeSet<_> = report.trace.processes().iter().filter_map(|it| it.machine).collect();
+    machines.into_iter().map(Machine::name).collect()
 }
 
 /// The source of an imported trace; null if everycall recorded it.

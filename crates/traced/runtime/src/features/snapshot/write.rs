@@ -15,6 +15,7 @@ use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_R
 use crate::sys::{clock, disk, processes};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
+use everycall_format::arch::ELF_MACHINE;
 use everycall_format::arena::{
     ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, counter, thread_state,
 };
@@ -242,7 +243,7 @@ impl Output<'_> {
             end_ticks: pinned.ticks,
             name: processes::process_name(),
             command_length: command.len() as u32,
-            ..ProcessRecord::default()
+            machine: ELF_MACHINE.into(),
         };
         self.chunk(chunk::PROCESS, &[&record.to_bytes(), command])?;
         let stamps = stamps::mode();
