@@ -4,7 +4,7 @@ use everycall_format::Wire;
 use everycall_format::calibration::{Calibration, HookPrices, Price, calibration_state};
 
 use crate::model::{ProcessCalibration, Recording};
-use crate::payload::TABLE_MAX;
+use crate::payload::{SHORT, TABLE_MAX};
 
 /// Reads what the hooks of the process with index `process` cost; the last chunk of a process
 /// counts. `Err` says what is wrong with the payload.
@@ -13,7 +13,7 @@ pub(crate) fn read_calibration(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    let record = Calibration::read(bytes).ok_or("it is too short")?;
+    let record = Calibration::read(bytes).ok_or(SHORT)?;
     add(&record, process, recording)
 }
 

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io;
 
+use crate::kinds::name_of;
+
 /// Why an input can't be read at all.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -261,10 +263,10 @@ impl fmt::Display for Warning {
                 write!(f, "{bytes} damaged bytes at byte {at} were skipped")
             }
             Warning::ChunkDamaged { at, kind } => {
-                write!(f, "the {} at byte {at} are damaged and were left out", chunk_name(*kind))
+                write!(f, "the {} at byte {at} are damaged and were left out", name_of(*kind))
             }
             Warning::ChunkMalformed { at, kind, problem } => {
-                write!(f, "the {} at byte {at} can't be used as they are: {problem}", chunk_name(*kind))
+                write!(f, "the {} at byte {at} can't be used as they are: {problem}", name_of(*kind))
             }
             Warning::UnknownChunks { kind, count } => write!(
                 f,
@@ -300,39 +302,6 @@ impl fmt::Display for Warning {
             Warning::More { count } => write!(f, "{count} more warnings"),
             Warning::Unreadable { at, kind } => write!(f, "reading failed at byte {at}: {kind}"),
         }
-    }
-}
-
-/// The contents of a chunk, for people; plural.
-fn chunk_name(kind: u32) -> &'static str {
-    use everycall_format::ect::chunk;
-    match kind {
-        chunk::META => "texts about the recording",
-        chunk::CLOCK => "clock readings",
-        chunk::MODULES => "modules",
-        chunk::MODULE_IMAGE => "bytes of a module's file",
-        chunk::SNAPSHOT => "facts of a snapshot",
-        chunk::THREAD => "facts of a thread",
-        chunk::EVENTS => "events",
-        chunk::CHILDREN => "children",
-        chunk::PROCESS_END => "facts of the process's end",
-        chunk::TRIGGERS => "triggers",
-        chunk::KEPT => "facts of a kept call",
-        chunk::DROPPED => "counts of dropped calls",
-        chunk::COUNTS => "counts of calls",
-        chunk::ALL_CALLS => "counts of all calls",
-        chunk::VALUE_COUNTS => "counts of values",
-        chunk::FRAME_NAMES => "names of frames by id",
-        chunk::CODE_FILE => "a file with names of code of just-in-time compilers",
-        chunk::STAMPS => "which events have a time of their own",
-        chunk::CODE_NAMES => "names of code of just-in-time compilers",
-        chunk::TIMES => "times of calls",
-        chunk::MEMORY => "allocations of calls",
-        chunk::CALIBRATION => "what hooks cost",
-        chunk::SCHED => "scheduling events",
-        chunk::SESSION => "what a session asked for",
-        chunk::END => "last facts",
-        _ => "contents of an unknown chunk",
     }
 }
 

@@ -4,29 +4,19 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
 use everycall_format::Wire;
-use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry};
-use everycall_format::ect::{
-    self, EventsRecord, FileHeader, ModuleImage, SnapshotRecord, ThreadRecord, chunk, encoding, reason,
-};
+use everycall_format::arena;
+use everycall_format::ect::{self, EventsRecord, FileHeader, ModuleImage, ThreadRecord, encoding};
 
-use crate::calibration;
-use crate::chunks::{Chunk, Chunks};
-use crate::dropped;
-use crate::embedded::{self, Embedded};
+use crate::chunks::Chunk;
+use crate::embedded::Embedded;
 use crate::error::{Error, Found, Warning, warn};
 use crate::event::{self, Events};
-use crate::frames;
-use crate::memory;
-use crate::model::{
-    Module, OpenCall, Reason, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, Thread, ThreadKey,
-};
-use crate::payload::{self, Array, TABLE_MAX};
-use crate::processes::Processes;
+use crate::indexer::Indexer;
+use crate::model::{Module, OpenCall, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, ThreadKey};
+use crate::payload::{self, Array};
 use crate::segments::{EventWords, FileSegments, Piece};
 use crate::source::ReadAt;
-use crate::trigger_chunks;
 use crate::words;
-use crate::{sched, session, stacks};
 
 /// Bytes of a chunk's payload that are read at once. A larger payload is damaged, or hostile.
 /// (Modules' files are read piece by piece.)
@@ -37,18 +27,16 @@ const IMAGE_BASE: u64 = 64 << 20;
 const IMAGE_RATIO: u64 = 16;
 /// Bytes of an events chunk in which its first words lie, packed or not.
 const BEGINNING: u64 = 160 << 10;
-/// Threads and snapshots that events may name without a record of their own.
-const PLACEHOLDERS_MAX: usize = 4096;
 
 /// A trace file whose chunks are known. Events are read when they are wanted.
 pub struct TraceFile<'a> {
-    source: Box<dyn ReadAt + 'a>,
-    size: u64,
+    pub(crate) source: Box<dyn ReadAt + 'a>,
+    pub(crate) size: u64,
     pub(crate) recording: Recording,
     pub(crate) threads: HashMap<ThreadKey, ThreadChunks>,
     /// By [`Module::same_file`](crate::Module::same_file).
-    images: HashMap<usize, Chunk>,
-    embedded: Embedded,
+    pub(crate) images: HashMap<usize, Chunk>,
+    pub(crate) embedded: Embedded,
 }
 
 /// Offsets of a thread's parts.
@@ -193,7 +181,7 @@ impl<'a> TraceFile<'a> {
     }
 
     /// Whether the file ends within `chunk`.
-    fn is_cut(&self, chunk: &Chunk) -> bool {
+    pub(crate) fn is_cut(&self, chunk: &Chunk) -> bool {
         chunk.length > self.size.saturating_sub(chunk.payload_at())
     }
 }
@@ -366,372 +354,5 @@ fn recognise(bytes: &[u8]) -> Found {
         Found::Text
     } else {
         Found::Unknown
-    }
-}
-
-/// Sorts the chunks of a file into its recording.
-#[derive(Default)]
-struct Indexer {
-    /// Snapshots by their number.
-    snapshots: HashMap<u32, usize>,
-    /// Threads by snapshot and thread number.
-    keys: HashMap<(u32, u32), ThreadKey>,
-    /// Threads that each snapshot should have, by its number.
-    announced: HashMap<u32, u32>,
-    unknown: HashMap<u32, u64>,
-    placeholders: usize,
-    processes: Processes,
-    /// Files of modules, by the number of the process and the place in its module table.
-    images: HashMap<(u32, u32), Chunk>,
-    embedded: embedded::Index,
-    code_files: frames::CodeFiles,
-    next_number: u32,
-    end: Option<ect::EndRecord>,
-}
-
-impl Indexer {
-    fn run(mut self, file: &mut TraceFile<'_>, first: u64) {
-        let mut warnings = std::mem::take(&mut file.recording.warnings);
-        let mut at = first;
-        let mut cut = false;
-        loop {
-            let source = file.source.as_ref();
-            let mut chunks = Chunks::new(source, file.size, at);
-            let Some(chunk) = chunks.next_chunk(&mut warnings) else { break };
-            at = chunks.position();
-            if chunk.number > self.next_number {
-                let count = chunk.number - self.next_number;
-                warn(&mut warnings, Warning::ChunksMissing { first: self.next_number, count });
-            }
-            self.next_number = self.next_number.max(chunk.number.saturating_add(1));
-            cut = file.is_cut(&chunk);
-            if !cut {
-                self.embedded.note(file.source.as_ref(), &chunk, at, &mut warnings);
-            }
-            if !cut || chunk.kind == chunk::EVENTS {
-                self.chunk(file, chunk, &mut warnings);
-            }
-        }
-        match self.end {
-            None => warn(&mut warnings, Warning::Cut { at: file.size }),
-            Some(end) if end.file_length != file.size => {
-                warn(&mut warnings, Warning::Length { expected: end.file_length, found: file.size });
-            }
-            Some(_) if cut => warn(&mut warnings, Warning::Cut { at: file.size }),
-            Some(_) => {}
-        }
-        self.finish(file, warnings);
-    }
-
-    fn chunk(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
-        if chunk.kind == chunk::EVENTS {
-            return self.events(file, chunk, warnings);
-        }
-        if chunk.kind == chunk::MODULE_IMAGE {
-            return self.image(file, chunk, warnings);
-        }
-        if matches!(chunk.kind, chunk::SYMBOLS | chunk::SOURCES) {
-            return;
-        }
-        if !matches!(
-            chunk.kind,
-            chunk::META
-                ..=chunk::KEPT
-                    | chunk::DROPPED
-                    | chunk::SESSION
-                    | chunk::COUNTS
-                    | chunk::SCHED
-                    | chunk::STACKS
-                    | chunk::TIMES
-                    | chunk::ALL_CALLS
-                    | chunk::FRAME_NAMES
-                    | chunk::CODE_NAMES
-                    | chunk::CODE_FILE
-                    | chunk::STAMPS
-                    | chunk::MEMORY
-                    | chunk::CALIBRATION
-                    | chunk::VALUE_COUNTS
-                    | chunk::END
-        ) {
-            if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
-                *self.unknown.entry(chunk.kind).or_default() += 1;
-            }
-            return;
-        }
-        match file.payload(&chunk) {
-            Ok(bytes) => {
-                std::mem::swap(&mut file.recording.warnings, warnings);
-                let result = self.content(file, chunk, &bytes);
-                std::mem::swap(&mut file.recording.warnings, warnings);
-                if let Err(problem) = result {
-                    warn(warnings, Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
-                }
-            }
-            Err(warning) => warn(warnings, warning),
-        }
-    }
-
-    fn content(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, bytes: &[u8]) -> Result<(), &'static str> {
-        const NO_ARRAY: &str = "its array's header is cut or has too small entries";
-        const CUT: &str = "its array has fewer entries than it says";
-        const SHORT: &str = "it is too short";
-        const PROCESSES: &str = "too many processes are in no chunk of their own";
-        let recording = &mut file.recording;
-        match chunk.kind {
-            chunk::META => payload::read_meta(bytes, &mut recording.meta)?,
-            chunk::CLOCK => {
-                let array = Array::parse::<ClockReading>(bytes).ok_or(NO_ARRAY)?;
-                payload::add_clock(array.iter(), recording);
-                if array.is_cut {
-                    return Err(CUT);
-                }
-            }
-            chunk::MODULES => {
-                let array = Array::parse::<ModuleEntry>(bytes).ok_or(NO_ARRAY)?;
-                if !self.processes.set_modules(chunk.process, payload::modules(&array)) {
-                    return Err(PROCESSES);
-                }
-                if array.is_cut {
-                    return Err(CUT);
-                }
-            }
-            chunk::CHILDREN => {
-                let array = Array::parse::<ChildEntry>(bytes).ok_or(NO_ARRAY)?;
-                payload::add_children(array.iter(), recording);
-                if array.is_cut {
-                    return Err(CUT);
-                }
-            }
-            chunk::SNAPSHOT => {
-                let record = SnapshotRecord::read(bytes).ok_or(SHORT)?;
-                if let Some(known) = self.snapshots.get(&record.snapshot).copied()
-                    && let Some(known) = recording.snapshots.get_mut(known)
-                    && known.reason == Reason::Stream
-                    && record.reason == reason::STREAM
-                {
-                    // Written again at the end: the last one counts.
-                    self.announced.insert(record.snapshot, record.threads);
-                    let (process, threads) = (known.process, std::mem::take(&mut known.threads));
-                    *known = Snapshot { process, threads, ..payload::snapshot(&record) };
-                    return Ok(());
-                }
-                let index = recording.snapshots.len();
-                if *self.snapshots.entry(record.snapshot).or_insert(index) != index {
-                    return Err("its number was there before");
-                }
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                recording.snapshots.push(Snapshot { process, ..payload::snapshot(&record) });
-                self.announced.insert(record.snapshot, record.threads);
-            }
-            chunk::THREAD => {
-                let record = ThreadRecord::read(bytes).ok_or(SHORT)?;
-                let snapshot = self.snapshot(recording, record.snapshot).ok_or("its snapshot isn't there")?;
-                let is_stream = recording.snapshots[snapshot].reason == Reason::Stream;
-                let threads = &mut recording.snapshots[snapshot].threads;
-                let key = match self.keys.get(&(record.snapshot, record.thread)) {
-                    Some(key) if is_stream => *key,
-                    Some(_) => return Err("its number was there before"),
-                    None => ThreadKey { snapshot, thread: threads.len() },
-                };
-                match threads.get_mut(key.thread) {
-                    Some(known) => *known = payload::thread(&record),
-                    None => threads.push(payload::thread(&record)),
-                }
-                self.keys.insert((record.snapshot, record.thread), key);
-                file.threads.entry(key).or_default().thread = Some(chunk);
-                let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
-                if array.ok_or(NO_ARRAY)?.is_cut {
-                    return Err(CUT);
-                }
-            }
-            chunk::PROCESS_END => {
-                let record = ect::ProcessEnd::read(bytes).ok_or(SHORT)?;
-                recording.process_end = Some(payload::process_end(&record));
-            }
-            chunk::PROCESS => self.processes.add(chunk.process, bytes)?,
-            chunk::TRIGGERS => trigger_chunks::read_triggers(bytes, recording)?,
-            chunk::KEPT => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                trigger_chunks::read_kept(bytes, process, recording)?;
-            }
-            chunk::DROPPED => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                dropped::read_dropped(bytes, process, recording)?;
-            }
-            chunk::COUNTS => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                dropped::read_counts(bytes, process, recording)?;
-            }
-            chunk::ALL_CALLS => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                dropped::read_all_calls(bytes, process, recording)?;
-            }
-            chunk::VALUE_COUNTS => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                dropped::read_value_counts(bytes, process, recording)?;
-            }
-            chunk::FRAME_NAMES => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                frames::read_names(bytes, process, recording)?;
-            }
-            chunk::CODE_NAMES => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                frames::read_codes(bytes, process, recording)?;
-            }
-            chunk::CODE_FILE => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                self.code_files.add(bytes, process)?;
-            }
-            chunk::STAMPS => {
-                let record = ect::StampsRecord::read(bytes).ok_or(SHORT)?;
-                if !self.processes.set_stamps(chunk.process, payload::stamps(&record)) {
-                    return Err(PROCESSES);
-                }
-            }
-            chunk::TIMES => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                dropped::read_times(bytes, process, recording)?;
-            }
-            chunk::MEMORY => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                memory::read_memory(bytes, process, recording)?;
-            }
-            chunk::SESSION => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                session::read_session(bytes, process, recording)?;
-            }
-            chunk::CALIBRATION => {
-                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
-                calibration::read_calibration(bytes, process, recording)?;
-            }
-            chunk::SCHED => sched::read_sched(bytes, recording)?,
-            chunk::STACKS => stacks::read_stacks(bytes, recording)?,
-            _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
-        }
-        Ok(())
-    }
-
-    /// The snapshot with a number; one without facts if its own chunk is lost.
-    fn snapshot(&mut self, recording: &mut Recording, number: u32) -> Option<usize> {
-        if let Some(index) = self.snapshots.get(&number) {
-            return Some(*index);
-        }
-        if self.placeholders == PLACEHOLDERS_MAX {
-            return None;
-        }
-        self.placeholders += 1;
-        let index = recording.snapshots.len();
-        recording.snapshots.push(Snapshot {
-            number,
-            reason: Reason::Other(0),
-            process: 0,
-            pid: 0,
-            ticks: None,
-            ring_size: 0,
-            segment_size: 0,
-            counters: [0; arena::COUNTERS],
-            threads: Vec::new(),
-        });
-        self.snapshots.insert(number, index);
-        Some(index)
-    }
-
-    /// Notes which thread's events a chunk contains. Its checksum is compared when it is read.
-    fn events(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
-        let mut bytes = [0; EventsRecord::SIZE];
-        let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);
-        let there = there.min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
-        let Some(record) = EventsRecord::read(&bytes[..there]) else {
-            let problem = "its record is cut";
-            return warn(warnings, Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
-        };
-        let key = match self.keys.get(&(record.snapshot, record.thread)) {
-            Some(key) => Some(*key),
-            // A damaged record would name a thread that never was.
-            None if file.is_cut(&chunk) || file.payload(&chunk).is_err() => None,
-            None => self.thread_placeholder(&mut file.recording, &record),
-        };
-        match key {
-            Some(key) => {
-                let piece = Piece::new(chunk, record.first_segment, record.words);
-                file.threads.entry(key).or_default().events.push(piece);
-            }
-            None => warn(warnings, Warning::ChunkDamaged { at: chunk.at, kind: chunk.kind }),
-        }
-    }
-
-    /// A thread without facts, for events whose thread's own chunk is lost.
-    fn thread_placeholder(&mut self, recording: &mut Recording, record: &EventsRecord) -> Option<ThreadKey> {
-        let snapshot = self.snapshot(recording, record.snapshot)?;
-        if self.placeholders == PLACEHOLDERS_MAX {
-            return None;
-        }
-        self.placeholders += 1;
-        let pid = recording.snapshots[snapshot].pid;
-        let threads = &mut recording.snapshots[snapshot].threads;
-        let key = ThreadKey { snapshot, thread: threads.len() };
-        threads.push(Thread {
-            pid,
-            tid: 0,
-            slot: 0,
-            generation: 0,
-            name: Vec::new(),
-            start_ticks: 0,
-            first_segment: record.first_segment,
-            segments: 0,
-            unwound: 0,
-            orphan_exits: 0,
-            lost_busy: 0,
-            deep: 0,
-            fiber: None,
-            dropped: 0,
-            is_sampled: false,
-        });
-        self.keys.insert((record.snapshot, record.thread), key);
-        Some(key)
-    }
-
-    fn image(&mut self, file: &TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
-        let mut bytes = [0; ModuleImage::SIZE];
-        let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);
-        let there = there.min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
-        match ModuleImage::read(&bytes[..there]) {
-            Some(record) if self.images.len() < TABLE_MAX => {
-                self.images.insert((chunk.process, record.module), chunk);
-            }
-            _ => {
-                let problem = "its record is cut";
-                warn(warnings, Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
-            }
-        }
-    }
-
-    fn finish(self, file: &mut TraceFile<'_>, mut warnings: Vec<Warning>) {
-        for snapshot in &file.recording.snapshots {
-            let Some(expected) = self.announced.get(&snapshot.number).copied() else { continue };
-            let found = u32::try_from(snapshot.threads.len()).unwrap_or(u32::MAX);
-            if found < expected {
-                warn(&mut warnings, Warning::ThreadsMissing { snapshot: snapshot.number, expected, found });
-            }
-        }
-        let mut unknown: Vec<(u32, u64)> = self.unknown.into_iter().collect();
-        unknown.sort_unstable();
-        for (kind, count) in unknown {
-            warn(&mut warnings, Warning::UnknownChunks { kind, count });
-        }
-        file.recording.warnings = warnings;
-        file.recording.kept.sort_by_key(|kept| (kept.end_ticks, kept.snapshot));
-        self.code_files.finish(&mut file.recording);
-        let places = self.processes.numbers();
-        self.processes.finish(&mut file.recording);
-        file.embedded = self.embedded.finish(&file.recording.modules);
-        for ((process, place), chunk) in self.images {
-            let process = places.get(&process).and_then(|index| file.recording.processes.get(*index));
-            let module = process.and_then(|process| process.modules.clone().nth(place as usize));
-            let module = module.and_then(|index| file.recording.modules.get(index));
-            if let Some(module) = module {
-                file.images.insert(module.same_file, chunk);
-            }
-        }
     }
 }

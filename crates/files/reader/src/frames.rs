@@ -12,7 +12,7 @@ use everycall_format::frame::{
 use everycall_jit::{Code, Table, jitdump, perf_map, ticks_of_monotonic};
 
 use crate::model::{CodeRange, Frame, Frames, Module, Recording, Snapshot, Thread, ThreadName};
-use crate::payload::TABLE_MAX;
+use crate::payload::{SHORT, TABLE_MAX};
 use crate::{trampolines, values};
 
 /// Most files with names of code in a trace. A snapshot has three at most.
@@ -26,8 +26,8 @@ pub(crate) fn read_names(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    let record = FrameNamesRecord::read(bytes).ok_or("it is too short")?;
-    let records = bytes.get(record.record_size as usize..).ok_or("it is too short")?;
+    let record = FrameNamesRecord::read(bytes).ok_or(SHORT)?;
+    let records = bytes.get(record.record_size as usize..).ok_or(SHORT)?;
     add(records.get(..record.length as usize).unwrap_or(records), record.lost, process, recording);
     let is_whole = records.len() as u64 >= record.length;
     if is_whole { Ok(()) } else { Err("it has fewer names than it says") }
@@ -108,8 +108,8 @@ pub(crate) fn read_codes(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    let record = CodeNamesRecord::read(bytes).ok_or("it is too short")?;
-    let records = bytes.get(record.record_size as usize..).ok_or("it is too short")?;
+    let record = CodeNamesRecord::read(bytes).ok_or(SHORT)?;
+    let records = bytes.get(record.record_size as usize..).ok_or(SHORT)?;
     let mut rest = records.get(..record.length as usize).unwrap_or(records);
     let mut codes = Vec::new();
     while let Some(code) = CodeName::read(rest) {
@@ -151,8 +151,8 @@ pub(crate) struct CodeFiles(Vec<(usize, u32, Vec<u8>)>);
 impl CodeFiles {
     /// Adds the file in a chunk. `Err` says what is wrong with the payload.
     pub fn add(&mut self, bytes: &[u8], process: usize) -> Result<(), &'static str> {
-        let record = CodeFileRecord::read(bytes).ok_or("it is too short")?;
-        let file = bytes.get(record.record_size as usize..).ok_or("it is too short")?;
+        let record = CodeFileRecord::read(bytes).ok_or(SHORT)?;
+        let file = bytes.get(record.record_size as usize..).ok_or(SHORT)?;
         if self.0.len() < CODE_FILES_MAX {
             let part = file.get(..record.length as usize).unwrap_or(file);
             self.0.push((process, record.kind, part.to_vec()));

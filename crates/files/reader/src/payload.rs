@@ -19,6 +19,8 @@ use crate::model::{
 /// Limit on entries stored from each table. A real recording has far fewer; without a limit, tiny
 /// entries of a hostile file would take many times their own size here.
 pub(crate) const TABLE_MAX: usize = 1 << 16;
+pub(crate) const NO_ARRAY: &str = "its array's header is cut or has too small entries";
+pub(crate) const SHORT: &str = "it is too short";
 
 /// The entries of an array, and what follows it; `None` where there is no array.
 pub(crate) struct Array<'a> {
@@ -48,9 +50,9 @@ impl<'a> Array<'a> {
     /// The record at the beginning of a payload, and the array of `T` behind it. `Err` says what is
     /// wrong with the payload.
     pub fn behind<R: Wire, T: Wire>(bytes: &'a [u8]) -> Result<(R, Array<'a>), &'static str> {
-        let record = R::read(bytes).ok_or("it is too short")?;
+        let record = R::read(bytes).ok_or(SHORT)?;
         let array = bytes.get(R::SIZE..).and_then(Array::parse::<T>);
-        Ok((record, array.ok_or("its array's header is cut or has too small entries")?))
+        Ok((record, array.ok_or(NO_ARRAY)?))
     }
 
     /// `Err` if entries are missing.

@@ -7,6 +7,7 @@ use everycall_format::Wire;
 use everycall_format::ect::{NO_PROCESS, ProcessRecord};
 
 use crate::model::{Ending, Module, Process, Recording, Stamps};
+use crate::payload::SHORT;
 use crate::{frames, payload};
 
 /// Limit on processes without a chunk of their own, as in damaged files.
@@ -52,7 +53,7 @@ impl Processes {
 
     /// Adds a PROCESS chunk. `Err` says what is wrong with it.
     pub fn add(&mut self, number: u32, bytes: &[u8]) -> Result<(), &'static str> {
-        let record = ProcessRecord::read(bytes).ok_or("it is too short")?;
+        let record = ProcessRecord::read(bytes).ok_or(SHORT)?;
         let mut process = payload::process(&record, bytes).ok_or("its command line is cut")?;
         self.words += process.command.len();
         if self.words > WORDS_MAX {

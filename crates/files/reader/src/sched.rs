@@ -4,14 +4,14 @@ use everycall_format::sched::{SchedEvent, SchedRecord};
 use everycall_format::{Wire, sched};
 
 use crate::model::{Recording, Sched, SchedClock, SchedSource};
+use crate::payload::SHORT;
 
 /// Adds scheduling events. `Err` says what is wrong with the payload.
 pub(crate) fn read_sched(bytes: &[u8], recording: &mut Recording) -> Result<(), &'static str> {
-    const CUT: &str = "it is too short";
-    let record = SchedRecord::read(bytes).ok_or(CUT)?;
-    let rest = bytes.get(record.record_size as usize..).ok_or(CUT)?;
+    let record = SchedRecord::read(bytes).ok_or(SHORT)?;
+    let rest = bytes.get(record.record_size as usize..).ok_or(SHORT)?;
     let text_length = record.text_length as usize;
-    let text = rest.get(..text_length).ok_or(CUT)?;
+    let text = rest.get(..text_length).ok_or(SHORT)?;
     let entries = rest.get(text_length.next_multiple_of(8)..).unwrap_or_default();
     let event_size = record.event_size as usize;
     if event_size < SchedEvent::SIZE {

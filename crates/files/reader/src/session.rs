@@ -4,6 +4,7 @@ use everycall_format::site_set::SiteSet;
 use everycall_format::{Wire, ect, until_nul};
 
 use crate::model::{FunctionSet, Recording, Session};
+use crate::payload::SHORT;
 
 /// Reads what a session of the process with index `process` requested. `Err` says what is wrong
 /// with the payload.
@@ -12,11 +13,10 @@ pub(crate) fn read_session(
     process: usize,
     recording: &mut Recording,
 ) -> Result<(), &'static str> {
-    const CUT: &str = "it is too short";
-    let record = ect::SessionRecord::read(bytes).ok_or(CUT)?;
-    let sets = bytes.get(record.record_size as usize..).ok_or(CUT)?;
-    let (functions, rest) = sets.split_at_checked(record.functions_length as usize).ok_or(CUT)?;
-    let (within, _) = rest.split_at_checked(record.within_length as usize).ok_or(CUT)?;
+    let record = ect::SessionRecord::read(bytes).ok_or(SHORT)?;
+    let sets = bytes.get(record.record_size as usize..).ok_or(SHORT)?;
+    let (functions, rest) = sets.split_at_checked(record.functions_length as usize).ok_or(SHORT)?;
+    let (within, _) = rest.split_at_checked(record.within_length as usize).ok_or(SHORT)?;
     let within = if within.is_empty() { None } else { Some(function_set(within)?) };
     recording.session = Some(Session {
         name: until_nul(&record.name).to_vec(),

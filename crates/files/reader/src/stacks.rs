@@ -7,17 +7,17 @@ use everycall_format::stacks::{
 };
 
 use crate::model::{Recording, SampledFile, SampledFrame, StackSample};
+use crate::payload::SHORT;
 
-const CUT: &str = "it is too short";
 const DANGLING: &str = "its tables don't fit together";
 
 /// Adds samples. `Err` says what is wrong with the payload, of which nothing is used then.
 pub(crate) fn read_stacks(bytes: &[u8], recording: &mut Recording) -> Result<(), &'static str> {
-    let record = StacksRecord::read(bytes).ok_or(CUT)?;
+    let record = StacksRecord::read(bytes).ok_or(SHORT)?;
     if record.clock != clock::MONOTONIC_RAW {
         return Err("its clock is unknown");
     }
-    let mut rest = bytes.get(record.record_size as usize..).ok_or(CUT)?;
+    let mut rest = bytes.get(record.record_size as usize..).ok_or(SHORT)?;
     let text = padded(&mut rest, record.text_length)?;
     let names = padded(&mut rest, record.names_length)?;
     let files = table::<StackFile>(&mut rest, record.file_size, record.files.into())?;
@@ -82,9 +82,9 @@ pub(crate) fn read_stacks(bytes: &[u8], recording: &mut Recording) -> Result<(),
 
 /// So many bytes, which are padded to a multiple of 8.
 fn padded<'a>(rest: &mut &'a [u8], length: u32) -> Result<&'a [u8], &'static str> {
-    let (taken, others) = rest.split_at_checked((length as usize).next_multiple_of(8)).ok_or(CUT)?;
+    let (taken, others) = rest.split_at_checked((length as usize).next_multiple_of(8)).ok_or(SHORT)?;
     *rest = others;
-    taken.get(..length as usize).ok_or(CUT)
+    taken.get(..length as usize).ok_or(SHORT)
 }
 
 /// The entries of a table.
@@ -97,8 +97,8 @@ fn table<'a, T: Wire>(
     if size < T::SIZE {
         return Err("its entries are too small");
     }
-    let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or(CUT)?;
-    let (taken, others) = rest.split_at_checked(length).ok_or(CUT)?;
+    let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or(SHORT)?;
+    let (taken, others) = rest.split_at_checked(length).ok_or(SHORT)?;
     *rest = others;
     Ok(taken.chunks_exact(size).filter_map(T::read))
 }

@@ -5,12 +5,11 @@ use everycall_format::trigger::call_flags;
 use everycall_format::{Wire, ect};
 
 use crate::model::{KeptCall, Recording, Tail, Trigger};
-use crate::payload::{Array, TABLE_MAX};
+use crate::payload::{Array, NO_ARRAY, SHORT, TABLE_MAX};
 
 /// Adds the triggers of a chunk. `Err` says what is wrong with it.
 pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(), &'static str> {
-    let array = Array::parse::<ect::TriggerRecord>(bytes)
-        .ok_or("its array's header is cut or has too small entries")?;
+    let array = Array::parse::<ect::TriggerRecord>(bytes).ok_or(NO_ARRAY)?;
     // The texts together are no longer than the payload.
     let mut room = array.rest.len();
     let mut text = |record: &ect::TriggerRecord| {
@@ -38,7 +37,7 @@ pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(
 
 /// Adds a kept call of the process with index `process`. `Err` says what is wrong with it.
 pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording) -> Result<(), &'static str> {
-    let record = ect::KeptCall::read(bytes).ok_or("it is too short")?;
+    let record = ect::KeptCall::read(bytes).ok_or(SHORT)?;
     if recording.kept.len() >= TABLE_MAX {
         return Err("too many calls were kept");
     }
