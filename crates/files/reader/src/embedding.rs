@@ -91,7 +91,7 @@ impl TraceFile<'_> {
     pub fn symbols(&self, module: u32, budget: &mut u64) -> Result<Option<Vec<u8>>, Warning> {
         let Some(chunk) = self.symbols_of(module) else { return Ok(None) };
         let malformed = |problem| Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem };
-        let bytes = self.payload(chunk)?;
+        let bytes = self.indexed.payload(chunk)?;
         let record = SymbolsRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
         let behind = (record.record_size as usize).saturating_add(record.path_length as usize);
         let packed = bytes.get(behind..).ok_or(malformed("its record is cut"))?;
@@ -111,7 +111,7 @@ impl TraceFile<'_> {
         let (mut sources, mut warnings) = (Vec::new(), Vec::new());
         for chunk in &self.embedded().sources {
             let malformed = |problem| Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem };
-            let read = self.payload(chunk).and_then(|bytes| {
+            let read = self.indexed.payload(chunk).and_then(|bytes| {
                 let record = SourcesRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
                 let packed = bytes.get(record.record_size as usize..).unwrap_or_default();
                 let body = body(packed, record.encoding, record.length, budget).map_err(malformed)?;

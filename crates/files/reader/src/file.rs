@@ -11,6 +11,7 @@ use crate::chunks::Chunk;
 use crate::embedded::Embedded;
 use crate::error::{Error, Found, Warning, warn};
 use crate::event::{self, Events};
+use crate::indexed::Indexed;
 use crate::indexer::Indexer;
 use crate::model::{Module, OpenCall, Recording, SegmentCursor, SegmentPlace, Snapshot, Source, ThreadKey};
 use crate::payload::{self, Array};
@@ -18,9 +19,6 @@ use crate::segments::{EventWords, FileSegments, Piece};
 use crate::source::ReadAt;
 use crate::words;
 
-/// Bytes of a chunk's payload that are read at once. A larger payload is damaged, or hostile.
-/// (Modules' files are read piece by piece.)
-const PAYLOAD_MAX: u64 = 64 << 20;
 /// A module's file may unpack to so many bytes, ...
 const IMAGE_BASE: u64 = 64 << 20;
 /// ... and as a multiple of its packed ones. Programs' files become a quarter of their size.
@@ -30,20 +28,7 @@ const BEGINNING: u64 = 160 << 10;
 
 /// A trace file whose chunks are known. Events are read when they are wanted.
 pub struct TraceFile<'a> {
-    pub(crate) source: Box<dyn ReadAt + 'a>,
-    pub(crate) size: u64,
-    pub(crate) recording: Recording,
-    pub(crate) threads: HashMap<ThreadKey, ThreadChunks>,
-    /// By [`Module::same_file`](crate::Module::same_file).
-    pub(crate) images: HashMap<usize, Chunk>,
-    pub(crate) embedded: Embedded,
-}
-
-/// Offsets of a thread's parts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ThreadChunks {
-    pub thread: Option<Chunk>,
-    pub events: Vec<Piece>,
+    pub(crate) indexed: Indexed<'a>,
 }
 
 impl<'a> TraceFile<'a> {
@@ -57,30 +42,23 @@ impl<'a> TraceFile<'a> {
         let size = source.size()?;
         let mut warnings = Vec::new();
         let first = read_header(source.as_ref(), &mut warnings)?;
-        let mut file = TraceFile {
-            source,
-            size,
-            recording: Recording { warnings, ..Recording::default() },
-            threads: HashMap::new(),
-            images: HashMap::new(),
-            embedded: Embedded::default(),
-        };
-        Indexer::default().run(&mut file, first);
-        Ok(file)
+        let mut indexed = Indexed::new(source, size, warnings);
+        Indexer::default().run(&mut indexed, first);
+        Ok(TraceFile { indexed })
     }
 
     /// Bytes of the file.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.size
+        self.indexed.size
     }
 
     pub(crate) fn embedded(&self) -> &Embedded {
-        &self.embedded
+        &self.indexed.embedded
     }
 
     pub(crate) fn recording_modules(&self) -> &[Module] {
-        &self.recording.modules
+        &self.indexed.recording.modules
     }
 
     /// Leaves out all snapshots except those for which `is_wanted` returns true; the rest stays,
@@ -88,7 +66,7 @@ impl<'a> TraceFile<'a> {
     pub fn select_snapshots(&mut self, is_wanted: impl Fn(&Snapshot) -> bool) {
         let mut places = HashMap::new();
         let mut index = 0;
-        self.recording.snapshots.retain(|snapshot| {
+        self.indexed.recording.snapshots.retain(|snapshot| {
             let stays = is_wanted(snapshot);
             if stays {
                 places.insert(index, places.len());
@@ -96,9 +74,9 @@ impl<'a> TraceFile<'a> {
             index += 1;
             stays
         });
-        let threads = std::mem::take(&mut self.threads).into_iter();
+        let threads = std::mem::take(&mut self.indexed.threads).into_iter();
         let moved = |key: ThreadKey| Some(ThreadKey { snapshot: *places.get(&key.snapshot)?, ..key });
-        self.threads = threads.filter_map(|(key, chunks)| Some((moved(key)?, chunks))).collect();
+        self.indexed.threads = threads.filter_map(|(key, chunks)| Some((moved(key)?, chunks))).collect();
     }
 
     /// Whether the trace contains a module's file, because another file has its path now.
@@ -108,7 +86,7 @@ impl<'a> TraceFile<'a> {
     }
 
     fn image_of(&self, module: u32) -> Option<&Chunk> {
-        self.images.get(&self.recording.modules.get(module as usize)?.same_file)
+        self.indexed.images.get(&self.indexed.recording.modules.get(module as usize)?.same_file)
     }
 
     /// Writes the stored file of a module to `out`, as it was when it was mapped, and returns its
@@ -119,7 +97,7 @@ impl<'a> TraceFile<'a> {
     pub fn copy_module_image(&self, module: u32, out: &mut dyn Write) -> Result<u64, Error> {
         let problem = |problem| Error::ModuleImage { module, problem };
         let chunk = *self.image_of(module).ok_or(problem("the trace holds none"))?;
-        let mut payload = Payload::new(self.source.as_ref(), &chunk);
+        let mut payload = Payload::new(self.indexed.source.as_ref(), &chunk);
         let mut record = [0; ModuleImage::SIZE];
         payload.read_exact(&mut record)?;
         let record = ModuleImage::read(&record).ok_or(problem("its record is cut"))?;
@@ -147,42 +125,10 @@ impl<'a> TraceFile<'a> {
 
     /// A thread's chunks of events, its kernel id, and the size of its segments in bytes.
     fn events_of(&self, key: ThreadKey) -> (&[Piece], u32, u64) {
-        let chunks = self.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
-        let snapshot = self.recording.snapshots.get(key.snapshot);
+        let chunks = self.indexed.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
+        let snapshot = self.indexed.recording.snapshots.get(key.snapshot);
         let thread = snapshot.and_then(|snapshot| snapshot.threads.get(key.thread));
         (chunks, thread.map_or(0, |thread| thread.tid), snapshot.map_or(0, |snapshot| snapshot.segment_size))
-    }
-
-    /// A chunk's payload, checked.
-    pub(crate) fn payload(&self, chunk: &Chunk) -> Result<Vec<u8>, Warning> {
-        let bytes = self.payload_unchecked(chunk)?;
-        if crc32fast::hash(&bytes) != chunk.checksum {
-            return Err(Warning::ChunkDamaged { at: chunk.at, kind: chunk.kind });
-        }
-        Ok(bytes)
-    }
-
-    /// The part of a chunk's payload that the file contains.
-    fn payload_unchecked(&self, chunk: &Chunk) -> Result<Vec<u8>, Warning> {
-        let unreadable = |error: io::Error| Warning::Unreadable { at: chunk.at, kind: error.kind() };
-        let there = chunk.length.min(self.size.saturating_sub(chunk.payload_at()));
-        if there > PAYLOAD_MAX {
-            let problem = "it is larger than any such chunk";
-            return Err(Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
-        }
-        let no_memory = |_| unreadable(io::ErrorKind::OutOfMemory.into());
-        let there = usize::try_from(there).map_err(|_| unreadable(io::ErrorKind::OutOfMemory.into()))?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(there).map_err(no_memory)?;
-        bytes.resize(there, 0);
-        let count = self.source.read_full_at(chunk.payload_at(), &mut bytes).map_err(unreadable)?;
-        bytes.truncate(count);
-        Ok(bytes)
-    }
-
-    /// Whether the file ends within `chunk`.
-    pub(crate) fn is_cut(&self, chunk: &Chunk) -> bool {
-        chunk.length > self.size.saturating_sub(chunk.payload_at())
     }
 }
 
@@ -233,8 +179,9 @@ impl EventWords for TraceFile<'_> {
         if chunk.length > ect::EVENTS_PAYLOAD_MAX {
             return Err(malformed("it is larger than any such chunk"));
         }
-        let is_cut = self.is_cut(chunk);
-        let bytes = if is_cut { self.payload_unchecked(chunk)? } else { self.payload(chunk)? };
+        let is_cut = self.indexed.is_cut(chunk);
+        let bytes =
+            if is_cut { self.indexed.payload_unchecked(chunk)? } else { self.indexed.payload(chunk)? };
         let record = EventsRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
         let words = words::decode(&record, bytes.get(EventsRecord::SIZE..).unwrap_or_default(), is_cut);
         Ok((record.first_segment, words.map_err(malformed)?, record.lost))
@@ -243,17 +190,25 @@ impl EventWords for TraceFile<'_> {
 
 impl Source for TraceFile<'_> {
     fn recording(&self) -> &Recording {
-        &self.recording
+        &self.indexed.recording
     }
 
     fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
-        let process = self.recording.snapshots.get(key.snapshot).map(|snapshot| snapshot.process);
-        if self.recording.counts.iter().any(|counts| counts.is_timed && Some(counts.process) == process) {
+        let process = self.indexed.recording.snapshots.get(key.snapshot).map(|snapshot| snapshot.process);
+        if self
+            .indexed
+            .recording
+            .counts
+            .iter()
+            .any(|counts| counts.is_timed && Some(counts.process) == process)
+        {
             // They are among the counts, as calls that haven't ended.
             return Vec::new();
         }
-        let Some(chunk) = self.threads.get(&key).and_then(|chunks| chunks.thread) else { return Vec::new() };
-        let Ok(bytes) = self.payload(&chunk) else { return Vec::new() };
+        let Some(chunk) = self.indexed.threads.get(&key).and_then(|chunks| chunks.thread) else {
+            return Vec::new();
+        };
+        let Ok(bytes) = self.indexed.payload(&chunk) else { return Vec::new() };
         let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
         array.map_or_else(Vec::new, |array| payload::open_calls(array.iter::<arena::OpenCall>()))
     }
@@ -288,9 +243,9 @@ impl Source for TraceFile<'_> {
             return Some(Events::new(&words?).next()?.ticks);
         }
         let chunk = &piece.chunk;
-        let length = chunk.length.min(BEGINNING).min(self.size.saturating_sub(chunk.payload_at()));
+        let length = chunk.length.min(BEGINNING).min(self.indexed.size.saturating_sub(chunk.payload_at()));
         let mut bytes = vec![0; usize::try_from(length).ok()?];
-        let count = self.source.read_full_at(chunk.payload_at(), &mut bytes).ok()?;
+        let count = self.indexed.source.read_full_at(chunk.payload_at(), &mut bytes).ok()?;
         let bytes = bytes.get(..count)?;
         let record = EventsRecord::read(bytes)?;
         let words = words::first(&record, bytes.get(EventsRecord::SIZE..)?).ok()?;
@@ -303,7 +258,7 @@ impl Source for TraceFile<'_> {
 
 impl std::fmt::Debug for TraceFile<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TraceFile").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("TraceFile").field("size", &self.indexed.size).finish_non_exhaustive()
     }
 }
 

@@ -10,8 +10,8 @@ use everycall_format::ect::{self, EventsRecord, ModuleImage, SnapshotRecord, Thr
 use crate::chunks::{Chunk, Chunks};
 use crate::embedded;
 use crate::error::{Warning, warn};
-use crate::file::TraceFile;
 use crate::frames;
+use crate::indexed::Indexed;
 use crate::kinds::Kind;
 use crate::model::{Reason, Recording, Snapshot, Thread, ThreadKey};
 use crate::payload::{self, Array, NO_ARRAY, SHORT, TABLE_MAX};
@@ -50,7 +50,7 @@ pub(crate) struct Indexer {
 
 impl Indexer {
     /// Reads everything but events, open calls and module files.
-    pub fn run(mut self, file: &mut TraceFile<'_>, first: u64) {
+    pub fn run(mut self, file: &mut Indexed<'_>, first: u64) {
         let mut warnings = std::mem::take(&mut file.recording.warnings);
         let mut at = first;
         let mut cut = false;
@@ -83,7 +83,7 @@ impl Indexer {
         self.finish(file, warnings);
     }
 
-    fn chunk(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
+    fn chunk(&mut self, file: &mut Indexed<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
         let Some(kind) = Kind::of(chunk.kind) else {
             if self.unknown.len() < UNKNOWN_MAX || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
@@ -112,7 +112,7 @@ impl Indexer {
     }
 
     /// Reads a chunk that is small.
-    fn facts(&mut self, kind: Kind, file: &mut TraceFile<'_>, chunk: Chunk, bytes: &[u8]) -> Outcome {
+    fn facts(&mut self, kind: Kind, file: &mut Indexed<'_>, chunk: Chunk, bytes: &[u8]) -> Outcome {
         let recording = &mut file.recording;
         match kind {
             Kind::Meta => payload::read_meta(bytes, &mut recording.meta),
@@ -157,7 +157,7 @@ impl Indexer {
         array.is_whole()
     }
 
-    fn snapshot(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, bytes: &[u8]) -> Outcome {
+    fn snapshot(&mut self, file: &mut Indexed<'_>, chunk: Chunk, bytes: &[u8]) -> Outcome {
         let recording = &mut file.recording;
         let record = SnapshotRecord::read(bytes).ok_or(SHORT)?;
         if let Some(known) = self.snapshots.get(&record.snapshot).copied()
@@ -181,7 +181,7 @@ impl Indexer {
         Ok(())
     }
 
-    fn thread(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, bytes: &[u8]) -> Outcome {
+    fn thread(&mut self, file: &mut Indexed<'_>, chunk: Chunk, bytes: &[u8]) -> Outcome {
         let recording = &mut file.recording;
         let record = ThreadRecord::read(bytes).ok_or(SHORT)?;
         let snapshot = self.numbered(recording, record.snapshot).ok_or("its snapshot isn't there")?;
@@ -248,7 +248,7 @@ impl Indexer {
     }
 
     /// Notes which thread's events a chunk contains. Its checksum is compared when it is read.
-    fn events(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
+    fn events(&mut self, file: &mut Indexed<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
         let mut bytes = [0; EventsRecord::SIZE];
         let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);
         let there = there.min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
@@ -302,7 +302,7 @@ impl Indexer {
         Some(key)
     }
 
-    fn image(&mut self, file: &TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
+    fn image(&mut self, file: &Indexed<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
         let mut bytes = [0; ModuleImage::SIZE];
         let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);
         let there = there.min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
@@ -317,7 +317,7 @@ impl Indexer {
         }
     }
 
-    fn finish(self, file: &mut TraceFile<'_>, mut warnings: Vec<Warning>) {
+    fn finish(self, file: &mut Indexed<'_>, mut warnings: Vec<Warning>) {
         for snapshot in &file.recording.snapshots {
             let Some(expected) = self.announced.get(&snapshot.number).copied() else { continue };
             let found = u32::try_from(snapshot.threads.len()).unwrap_or(u32::MAX);

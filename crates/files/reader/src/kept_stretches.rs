@@ -34,7 +34,7 @@ impl TraceFile<'_> {
     /// calls' snapshots. Where a process has only kept calls, its newest one takes the others.
     pub fn merge_kept(&mut self) {
         let is_kept = |snapshot: &Snapshot| snapshot.reason == Reason::Trigger;
-        let snapshots = &self.recording.snapshots;
+        let snapshots = &self.indexed.recording.snapshots;
         if !snapshots.iter().any(is_kept) {
             return;
         }
@@ -58,7 +58,8 @@ impl TraceFile<'_> {
             for (thread, facts) in snapshot.threads.iter().enumerate().filter(|(_, facts)| !facts.is_sampled)
             {
                 let key = ThreadKey { snapshot: index, thread };
-                let pieces = self.threads.get(&key).map(|chunks| chunks.events.clone()).unwrap_or_default();
+                let pieces =
+                    self.indexed.threads.get(&key).map(|chunks| chunks.events.clone()).unwrap_or_default();
                 merged.entry(identity(snapshot, facts)).or_insert(Merged { key, pieces, is_changed: false });
             }
         }
@@ -66,16 +67,16 @@ impl TraceFile<'_> {
         let mut added: Vec<(ThreadKey, ThreadKey)> = Vec::new();
         let mut counts: HashMap<usize, usize> = HashMap::new();
         for index in kept.iter().copied() {
-            let snapshot = &self.recording.snapshots[index];
+            let snapshot = &self.indexed.recording.snapshots[index];
             let Some(base) = bases.get(&snapshot.process).copied().filter(|base| *base != index) else {
                 continue;
             };
-            let whole = &self.recording.snapshots[base];
+            let whole = &self.indexed.recording.snapshots[base];
             let words = segment_words(snapshot.segment_size);
             let Some(words) = words.filter(|_| snapshot.segment_size == whole.segment_size) else { continue };
             for (thread, facts) in snapshot.threads.iter().enumerate() {
                 let from = ThreadKey { snapshot: index, thread };
-                let more = self.threads.get(&from).map_or(&[][..], |chunks| &chunks.events);
+                let more = self.indexed.threads.get(&from).map_or(&[][..], |chunks| &chunks.events);
                 match merged.get_mut(&identity(snapshot, facts)) {
                     Some(merged) => merged.add(more, words),
                     None => {
@@ -90,14 +91,14 @@ impl TraceFile<'_> {
             }
         }
         for (key, from) in added {
-            let thread = self.recording.snapshots[from.snapshot].threads[from.thread].clone();
-            self.recording.snapshots[key.snapshot].threads.push(thread);
-            if let Some(chunks) = self.threads.get(&from).cloned() {
-                self.threads.insert(key, chunks);
+            let thread = self.indexed.recording.snapshots[from.snapshot].threads[from.thread].clone();
+            self.indexed.recording.snapshots[key.snapshot].threads.push(thread);
+            if let Some(chunks) = self.indexed.threads.get(&from).cloned() {
+                self.indexed.threads.insert(key, chunks);
             }
         }
         for Merged { key, pieces, .. } in merged.into_values().filter(|merged| merged.is_changed) {
-            let snapshot = &mut self.recording.snapshots[key.snapshot];
+            let snapshot = &mut self.indexed.recording.snapshots[key.snapshot];
             let words = segment_words(snapshot.segment_size).unwrap_or(1);
             let thread = &mut snapshot.threads[key.thread];
             if let Some(first) = pieces.first() {
@@ -105,9 +106,10 @@ impl TraceFile<'_> {
             }
             let numbers = pieces.iter().map(|piece| used(piece, words));
             thread.segments = numbers.map(|of| of.end.saturating_sub(of.start)).fold(0, u64::saturating_add);
-            self.threads.entry(key).or_default().events = pieces;
+            self.indexed.threads.entry(key).or_default().events = pieces;
         }
-        let wanted: Vec<u32> = bases.values().map(|base| self.recording.snapshots[*base].number).collect();
+        let wanted: Vec<u32> =
+            bases.values().map(|base| self.indexed.recording.snapshots[*base].number).collect();
         self.select_snapshots(|snapshot| !is_kept(snapshot) || wanted.contains(&snapshot.number));
     }
 }

@@ -33,6 +33,7 @@ mod error;
 pub mod event;
 mod file;
 mod frames;
+mod indexed;
 mod indexer;
 mod kept_stretches;
 mod kinds;
