@@ -18,7 +18,7 @@ use everycall_calls::Window;
 pub const CALL: &str = "call";
 
 /// A row, without what all rows of its thread have. Times are nanoseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// [`CALL`], or another of the kinds in `docs/reference/csv.md`.
     pub kind: &'static str,

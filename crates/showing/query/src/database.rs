@@ -13,7 +13,7 @@ use crate::lanes::OpenTrace;
 use crate::limits::{self, Limits, Reached};
 use crate::schema::TABLES;
 use crate::traces::Shared;
-use crate::{events, functions, lists};
+use crate::{aggregation, events, functions, lists};
 
 /// Memory of SQLite, for pages and what it sorts before it goes into temporary files, in KiB.
 const CACHE_KIB: u32 = 64 << 10;
@@ -56,6 +56,8 @@ pub struct Database {
     shared: Rc<Shared>,
     /// The forbidden action that a query attempted.
     refused: Arc<Mutex<Option<String>>>,
+    /// Whether sums are made before SQLite sees calls.
+    plans: bool,
 }
 
 impl Database {
@@ -68,7 +70,7 @@ impl Database {
         let shared = Rc::new(Shared::new(traces));
         let refused = Arc::new(Mutex::new(None));
         let connection = connect(&shared, &refused).map_err(|error| QueryError::of(&error, None))?;
-        Ok(Database { connection, shared, refused })
+        Ok(Database { connection, shared, refused, plans: true })
     }
 
     /// Runs a query, and writes its result.
@@ -82,14 +84,19 @@ impl Database {
         let watch = limits::watch(limits, reached.clone());
         let set = self.connection.progress_handler(limits::INSTRUCTIONS, Some(watch));
         set.map_err(|error| QueryError::of(&error, None))?;
-        let ran = self.run(sql, output);
+        let ran = self.run(sql, &mut limits::watch(limits, reached.clone()), output);
         match reached.take(&limits) {
             Some(why) if ran.is_err() => Err(QueryError::Run(why)),
             _ => ran,
         }
     }
 
-    fn run(&self, sql: &str, output: &mut dyn Output) -> Result<(), QueryError> {
+    fn run(
+        &self,
+        sql: &str,
+        is_over: &mut dyn FnMut() -> bool,
+        output: &mut dyn Output,
+    ) -> Result<(), QueryError> {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let failed = |error| {
             let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -100,6 +107,12 @@ impl Database {
             return Err(QueryError::empty());
         }
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        if let Some(rest) = self.grouped(sql, is_over)? {
+            // What isn't SQL of SQLite's any more is a mistake of ours: the query runs as it is.
+            if let Ok(prepared) = self.connection.prepare(&rest) {
+                statement = prepared;
+            }
+        }
         let mut rows = statement.raw_query();
         // The first row comes before the header: what fails at once writes nothing.
         let mut row = rows.next().map_err(failed)?;
@@ -113,6 +126,30 @@ impl Database {
             row = rows.next().map_err(failed)?;
         }
         Ok(output.end()?)
+    }
+
+    /// Adds up the calls of a query that does nothing else with them: its groups are a table
+    /// then, and the rest of the query is returned.
+    fn grouped(&self, sql: &str, is_over: &mut dyn FnMut() -> bool) -> Result<Option<String>, QueryError> {
+        let Some(plan) = self.plans.then(|| aggregation::plan(sql, lists::GROUPS)).flatten() else {
+            return Ok(None);
+        };
+        match plan.run(&self.shared, is_over) {
+            Ok(groups) => {
+                *self.shared.groups.borrow_mut() = Rc::new(groups);
+                Ok(Some(plan.rest))
+            }
+            Err(aggregation::Ended::LeaveIt) => Ok(None),
+            // The caller knows which one.
+            Err(aggregation::Ended::Limit) => Err(QueryError::Run("a limit was reached".to_owned())),
+        }
+    }
+
+    /// Leaves everything to SQLite.
+    #[cfg(test)]
+    pub(crate) fn without_plans(mut self) -> Database {
+        self.plans = false;
+        self
     }
 
     /// How many times the traces were read, if that is so often that the query should be written

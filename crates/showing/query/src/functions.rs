@@ -113,7 +113,8 @@ impl Aggregate<Values, Option<f64>> for Percentile {
     }
 }
 
-fn between(percent: f64, mut values: Vec<f64>) -> Option<f64> {
+/// A percentile of values, in percent; `None` of none.
+pub(crate) fn between(percent: f64, mut values: Vec<f64>) -> Option<f64> {
     let place = percent / 100.0 * (values.len().checked_sub(1)? as f64);
     let (below, part) = (place.floor() as usize, place.fract());
     let (_, low, above) = values.select_nth_unstable_by(below, f64::total_cmp);

@@ -7,6 +7,7 @@
 //! events      the table that all rows of a timeline make, read while a query runs
 //! calls       calls by their numbers, for joins: in a temporary file
 //! groups      calls in the order of their functions, for `group by`: likewise
+//! aggregation sums of calls by groups, without SQLite seeing each call
 //! limits      how long a query may run, and how much it may write into temporary files
 //! lists       tables that are small: threads, processes, modules, sums of functions
 //! functions   functions of SQL that SQLite doesn't have
@@ -26,6 +27,7 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod aggregation;
 mod calls;
 mod conditions;
 mod database;

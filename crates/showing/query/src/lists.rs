@@ -1,4 +1,4 @@
-//! Tables that are small: they are made whole when a query reads them.
+//! Tables that are small: they are made whole when a query reads them, or before.
 
 // rusqlite's traits are unsafe to implement: SQLite takes pointers to these structures for pointers
 // to their first fields, so they are `repr(C)` and have SQLite's own structures there.
@@ -17,6 +17,7 @@ use rusqlite::vtab::{
 };
 use rusqlite::{Connection, Result};
 
+use crate::aggregation;
 use crate::events::{Aux, failed};
 use crate::lanes::OpenTrace;
 use crate::schema::{From, TABLES, TableFacts};
@@ -24,20 +25,24 @@ use crate::traces::Shared;
 
 type Line = Vec<Value>;
 
+/// The table of the groups of a query that adds up calls. Users don't see it.
+pub(crate) const GROUPS: &str = "everycall_groups";
+
 /// Makes all lists known to a connection.
 pub(crate) fn register(connection: &Connection, shared: &Rc<Shared>) -> Result<()> {
     const MODULE: Module<'_, List> = Module::eponymous_only_module();
     for table in TABLES.iter().filter(|table| table.rows == From::List) {
         connection.create_module(table.list().as_str(), &MODULE, Some(Aux(shared.clone())))?;
     }
-    Ok(())
+    connection.create_module(GROUPS, &MODULE, Some(Aux(shared.clone())))
 }
 
 #[repr(C)]
 struct List {
     base: sqlite3_vtab,
     shared: Rc<Shared>,
-    facts: &'static TableFacts,
+    /// None for the table of groups.
+    facts: Option<&'static TableFacts>,
 }
 
 // SAFETY: `repr(C)`, and SQLite's structure comes first.
@@ -54,8 +59,10 @@ unsafe impl VTab<'_> for List {
         _: &[&[u8]],
     ) -> Result<(Cow<'static, CStr>, Self)> {
         let facts = TABLES.iter().find(|table| table.list().as_bytes() == module);
-        let (Some(Aux(shared)), Some(facts)) = (aux, facts) else { return Err(failed("no such list")) };
-        let declared = CString::new(facts.declaration())?;
+        let Some(Aux(shared)) = aux.filter(|_| facts.is_some() || module == GROUPS.as_bytes()) else {
+            return Err(failed("no such list"));
+        };
+        let declared = CString::new(facts.map_or_else(declaration_of_groups, TableFacts::declaration))?;
         Ok((declared.into(), List { base: sqlite3_vtab::default(), shared: shared.clone(), facts }))
     }
 
@@ -67,7 +74,8 @@ unsafe impl VTab<'_> for List {
 
     fn open(&mut self) -> Result<ListCursor> {
         let (shared, facts) = (self.shared.clone(), self.facts);
-        Ok(ListCursor { base: sqlite3_vtab_cursor::default(), shared, facts, lines: Vec::new(), place: 0 })
+        let lines = Rc::default();
+        Ok(ListCursor { base: sqlite3_vtab_cursor::default(), shared, facts, lines, place: 0 })
     }
 }
 
@@ -75,8 +83,8 @@ unsafe impl VTab<'_> for List {
 struct ListCursor {
     base: sqlite3_vtab_cursor,
     shared: Rc<Shared>,
-    facts: &'static TableFacts,
-    lines: Vec<Line>,
+    facts: Option<&'static TableFacts>,
+    lines: Rc<Vec<Line>>,
     place: usize,
 }
 
@@ -84,13 +92,14 @@ struct ListCursor {
 unsafe impl VTabCursor for ListCursor {
     fn filter(&mut self, _: i32, _: Option<&str>, _: &Filters<'_>) -> Result<()> {
         let traces = self.shared.traces.iter();
-        self.lines = match self.facts.name {
-            "functions" => functions(&self.shared),
-            "threads" => threads(&self.shared),
-            "processes" => traces.flat_map(processes).collect(),
-            "kept_calls" => traces.flat_map(kept).collect(),
-            "modules" => traces.flat_map(modules).collect(),
-            _ => traces.map(about).collect(),
+        self.lines = match self.facts.map(|facts| facts.name) {
+            None => self.shared.groups.borrow().clone(),
+            Some("functions") => functions(&self.shared).into(),
+            Some("threads") => threads(&self.shared).into(),
+            Some("processes") => Rc::new(traces.flat_map(processes).collect()),
+            Some("kept_calls") => Rc::new(traces.flat_map(kept).collect()),
+            Some("modules") => Rc::new(traces.flat_map(modules).collect()),
+            Some(_) => Rc::new(traces.map(about).collect()),
         };
         self.place = 0;
         Ok(())
@@ -113,6 +122,12 @@ unsafe impl VTabCursor for ListCursor {
     fn rowid(&self) -> Result<i64> {
         Ok(i64::try_from(self.place).unwrap_or(i64::MAX))
     }
+}
+
+fn declaration_of_groups() -> String {
+    let columns: Vec<String> =
+        aggregation::columns().into_iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+    format!("create table {GROUPS}({})", columns.join(", "))
 }
 
 fn number(value: u64) -> Value {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use everycall_export::Source as _;
 
+use crate::aggregation::Group;
 use crate::calls::Calls;
 use crate::lanes::{Lane, OpenTrace};
 
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     calls: OnceCell<Rc<Calls>>,
     /// How many times a query has begun to read whole traces.
     pub(crate) scans: Cell<u64>,
+    /// The rows of the table of groups.
+    pub(crate) groups: RefCell<Rc<Vec<Group>>>,
 }
 
 impl Shared {
@@ -35,7 +38,15 @@ impl Shared {
         let threads = traces.iter().flat_map(|trace| trace.view.trace().threads());
         let entries = threads.map(|thread| thread.entries).sum();
         let counts = RefCell::new(vec![None; lanes.len()]);
-        Shared { traces, lanes, entries, counts, calls: OnceCell::new(), scans: Cell::new(0) }
+        Shared {
+            traces,
+            lanes,
+            entries,
+            counts,
+            calls: OnceCell::new(),
+            scans: Cell::new(0),
+            groups: RefCell::default(),
+        }
     }
 
     /// The name of the process of a lane, and of its thread.
