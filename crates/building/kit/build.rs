@@ -13,8 +13,84 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, thread};
 
-/// The folder with what is of one architecture in the C sources.
-const ARCHITECTURE: &str = "x86_64";
+/// A machine for which the runtime is built.
+struct Machine {
+    /// The folder with what is of it in the C sources. Its files in the kit are in a folder of that
+    /// name, unless they are the host's.
+    architecture: &'static str,
+    is_host: bool,
+    /// What the names of its compiler and of binutils begin with.
+    tools: &'static str,
+    /// The name of its C compiler, behind that.
+    compiler: &'static str,
+    /// What Rust's compiler gets for it: the target, if it isn't the host's, and flags.
+    target: Option<&'static str>,
+    flags: &'static str,
+    /// What its C compiler gets: no marks of branches in objects that others don't have.
+    c_flags: &'static [&'static str],
+    /// Symbols that stay visible to the program's link, in the forms that have hooks.
+    hooks: &'static [&'static str],
+    wrappers: &'static [&'static str],
+    archived: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// The machine that this is built on.
+const HOST: Machine = Machine {
+    architecture: "x86_64",
+    is_host: true,
+    tools: "",
+    compiler: "cc",
+    target: None,
+    flags: "",
+    c_flags: &["-fcf-protection=none"],
+    hooks: &HOOKS,
+    wrappers: &WRAPPERS,
+    archived: &ARCHIVED,
+};
+
+/// The other one. Its runtime is compiled for a target that has no floating-point and vector
+/// registers: what the hooks don't save, it must not touch.
+const SECOND: Machine = Machine {
+    architecture: "aarch64",
+    is_host: false,
+    tools: "aarch64-linux-gnu-",
+    compiler: "gcc",
+    target: Some("aarch64-unknown-none-softfloat"),
+    flags: "-C relocation-model=pic -C force-unwind-tables=yes",
+    c_flags: &["-mbranch-protection=none", "-mno-outline-atomics"],
+    hooks: &SECOND_HOOKS,
+    wrappers: &SECOND_WRAPPERS,
+    archived: &SECOND_ARCHIVED,
+};
+
+impl Machine {
+    fn tool(&self, name: &str) -> Command {
+        Command::new(format!("{}{name}", self.tools))
+    }
+
+    fn compiler(&self) -> Command {
+        self.tool(self.compiler)
+    }
+
+    /// Whether all is there that builds its runtime.
+    fn can_be_built(&self) -> bool {
+        let answers = |mut command: Command| command.output().is_ok_and(|output| output.status.success());
+        let has_tool = |name: &str| {
+            let mut tool = self.tool(name);
+            tool.arg("--version");
+            answers(tool)
+        };
+        let has_target = self.target.is_none_or(|target| {
+            let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+            rustc.args(["--print", "target-libdir", "--target", target]);
+            let folder =
+                rustc.output().map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+            folder.is_ok_and(|folder| Path::new(&folder).is_dir())
+        });
+        has_target && [self.compiler, "ld", "objcopy", "ar", "nm"].into_iter().all(has_tool)
+    }
+}
+
 /// Symbols that stay visible to the program's link, in the forms that have hooks.
 const HOOKS: [&str; 10] = [
     "__fentry__",
@@ -27,6 +103,15 @@ const HOOKS: [&str; 10] = [
     "everycall_tail_exit",
     "everycall_called_entry",
     "everycall_called_exit",
+];
+/// The second machine has no `__fentry__`, and no sites of XRay.
+const SECOND_HOOKS: [&str; 6] = [
+    "__cyg_profile_func_enter",
+    "__cyg_profile_func_exit",
+    "everycall_module",
+    "everycall_entry",
+    "everycall_exit",
+    "everycall_tail_exit",
 ];
 /// Functions that clang names though they exist only inlined: `x86_64/inlined.rs` of the hooks says
 /// why.
@@ -44,6 +129,10 @@ const INLINED: [&str; 8] = [
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
 const WRAPPERS: [&str; 6] = ["exceptions", "cleaned", "boost_context", "rust", "tokio", "start_off"];
+/// Of the second machine: tokio's tasks are told by `__fentry__`.
+const SECOND_WRAPPERS: [&str; 5] = ["exceptions", "cleaned", "boost_context", "rust", "start_off"];
+/// Of the second machine: without sites of XRay, there is no interface of theirs.
+const SECOND_ARCHIVED: [(&str, &[&str]); 2] = [ARCHIVED[0], ARCHIVED[1]];
 /// Archives, and the wrappers whose objects they contain. A linker takes an object out of an
 /// archive where the program refers to its function: so no program refers to a function because of
 /// its wrapper.
@@ -148,42 +237,39 @@ fn main() {
         println!("cargo::rerun-if-changed={}", crates.join(part).display());
     }
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed={}", manifest.join(ARCHITECTURE).display());
+    for machine in [HOST, SECOND] {
+        println!("cargo::rerun-if-changed={}", manifest.join(machine.architecture).display());
+    }
 
-    let offered = [&HOOKS[..], &INLINED[..]].concat();
+    let offered = [HOST.hooks, &INLINED[..]].concat();
+    let has_second = SECOND.can_be_built();
     // Side by side: each is optimised as a whole, on one processor.
     let (executable, module, shared) = thread::scope(|scope| {
-        let build = || object(&out, &crates, "shared", &[], &[TABLE], &[]);
+        let build = || {
+            let shared = object(&HOST, &out, &crates, "shared", &[], &[TABLE], &[]);
+            if has_second {
+                second(&out, &manifest, &crates);
+            }
+            shared
+        };
         let shared = thread::Builder::new().spawn_scoped(scope, build).expect("a thread can be started");
-        let executable = object(&out, &crates, "executable", &offered, &[TABLE], &[VARIABLES]);
-        let module = object(&out, &crates, "module", &offered, &[], &[TABLE, OBJECTS]);
+        let executable = object(&HOST, &out, &crates, "executable", &offered, &[TABLE], &[VARIABLES]);
+        let module = object(&HOST, &out, &crates, "module", &offered, &[], &[TABLE, OBJECTS]);
         (executable, module, shared.join().expect("the runtime compiles"))
     });
     let [runtime, module_object, library] = BUILT;
-    merge(&out, &executable, runtime);
-    merge(&out, &module, module_object);
+    merge(&HOST, &out, &executable, runtime);
+    merge(&HOST, &out, &module, module_object);
 
     flatten(&out);
-
-    for name in WRAPPERS {
-        for suffix in ["", EXECUTABLE] {
-            wrapper(&out, &manifest.join("wrappers"), name, suffix);
-        }
-    }
     fs::write(out.join(EXPORTS.0), EXPORTS.1).expect("write the list of exports");
-    for (name, members) in ARCHIVED {
-        for suffix in ["", EXECUTABLE] {
-            let archive = out.join(format!("everycall-{name}{suffix}.a"));
-            let _ = fs::remove_file(&archive);
-            let objects = members.iter().map(|name| wrapper(&out, &manifest.join("wrappers"), name, suffix));
-            run(Command::new("ar").arg("rcsD").arg(archive).args(objects));
-        }
-    }
+    wrappers(&HOST, &out, &manifest);
 
     let script = out.join("exports.map");
     fs::write(&script, format!("{{ global: {TABLE}; {LEAVING}; {FRAMES}; local: *; }};\n"))
         .expect("write the version script");
-    run(Command::new("cc")
+    run(HOST
+        .compiler()
         .args([
             "-shared",
             "-nostdlib",
@@ -199,37 +285,80 @@ fn main() {
         .arg("-o")
         .arg(out.join(library))
         .arg(shared)
-        .arg(wrapper(&out, &manifest.join("wrappers"), "leaving", "")));
+        .arg(wrapper(&HOST, &out, &manifest.join("wrappers"), "leaving", "")));
     for (library, source, is_traced) in PRELOADED {
         let module_object = is_traced.then(|| out.join(module_object));
         preloaded(&out, &manifest, module_object, library, source);
     }
     println!("cargo::rerun-if-changed={}", manifest.join("include").display());
-    let files = files(&out, &manifest);
+    let mut files = files(&out, &manifest);
+    if has_second {
+        files.extend(second_files(&out));
+    }
     let listed: String =
         files.iter().map(|(name, path)| format!("    ({name:?}, include_bytes!({path:?})),\n")).collect();
     fs::write(out.join("files.rs"), format!("&[\n{listed}]\n")).expect("write the list of files");
     println!("cargo::rustc-env=EVERYCALL_KIT_CHECKSUM={:016x}", checksum(&files));
 }
 
+/// Builds what programs of the second machine are linked with.
+fn second(out: &Path, manifest: &Path, crates: &Path) {
+    let folder = out.join(SECOND.architecture);
+    fs::create_dir_all(&folder).expect("make a folder for the second machine");
+    let offered = [SECOND.hooks, &INLINED[..]].concat();
+    let executable = object(&SECOND, &folder, crates, "executable", &offered, &[TABLE], &[VARIABLES]);
+    let module = object(&SECOND, &folder, crates, "module", &offered, &[], &[TABLE, OBJECTS]);
+    merge(&SECOND, &folder, &executable, BUILT[0]);
+    merge(&SECOND, &folder, &module, BUILT[1]);
+    fs::write(folder.join(EXPORTS.0), EXPORTS.1).expect("write the list of exports");
+    wrappers(&SECOND, &folder, manifest);
+}
+
+/// Compiles the wrappers of a machine, and makes the archives of some.
+fn wrappers(machine: &Machine, out: &Path, manifest: &Path) {
+    let folder = manifest.join("wrappers");
+    for suffix in ["", EXECUTABLE] {
+        for name in machine.wrappers {
+            wrapper(machine, out, &folder, name, suffix);
+        }
+        for (name, members) in machine.archived {
+            let archive = out.join(format!("everycall-{name}{suffix}.a"));
+            let _ = fs::remove_file(&archive);
+            let objects = members.iter().map(|name| wrapper(machine, out, &folder, name, suffix));
+            run(machine.tool("ar").arg("rcsD").arg(archive).args(objects));
+        }
+    }
+}
+
+/// The names of a machine's wrappers and archives.
+fn linked(machine: &Machine) -> impl Iterator<Item = String> {
+    ["", EXECUTABLE].into_iter().flat_map(move |suffix| {
+        let objects = machine.wrappers.iter().map(move |name| wrapper_object(name, suffix));
+        objects.chain(machine.archived.iter().map(move |(name, _)| format!("everycall-{name}{suffix}.a")))
+    })
+}
+
 /// The kit's files: their names and where they are.
 fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
-    let wrappers = ["", EXECUTABLE]
-        .into_iter()
-        .flat_map(|suffix| WRAPPERS.iter().map(move |name| wrapper_object(name, suffix)));
-    let archives = ["", EXECUTABLE]
-        .into_iter()
-        .flat_map(|suffix| ARCHIVED.iter().map(move |(name, _)| format!("everycall-{name}{suffix}.a")));
     let made = BUILT
         .iter()
         .chain(PRELOADED.iter().map(|(library, ..)| library))
         .chain([&EXPORTS.0])
         .map(|name| (*name).to_owned())
-        .chain(wrappers)
-        .chain(archives)
+        .chain(linked(&HOST))
         .map(|name| (out.join(&name), name));
     let headers = HEADERS.iter().map(|name| (manifest.join(name), (*name).to_owned()));
     made.chain(headers).map(|(path, name)| (name, path)).collect()
+}
+
+/// As [`files`], of the second machine.
+fn second_files(out: &Path) -> impl Iterator<Item = (String, PathBuf)> {
+    let own = BUILT.iter().take(2).chain([&EXPORTS.0]).map(|name| (*name).to_owned());
+    own.chain(linked(&SECOND)).map(|name| {
+        let name = format!("{}/{name}", SECOND.architecture);
+        let path = out.join(&name);
+        (name, path)
+    })
 }
 
 /// Name of a wrapper's object.
@@ -255,6 +384,7 @@ fn shared_folder(out: &Path) -> PathBuf {
 
 /// Compiles one form into one object.
 fn object(
+    machine: &Machine,
     out: &Path,
     crates: &Path,
     form: &str,
@@ -262,7 +392,9 @@ fn object(
     table: &[&str],
     undefined: &[&str],
 ) -> PathBuf {
-    let target = shared_folder(out).join(form);
+    let place = if machine.is_host { out } else { out.parent().unwrap_or(out) };
+    let folder = if machine.is_host { form.to_owned() } else { format!("{}-{form}", machine.architecture) };
+    let target = shared_folder(place).join(folder);
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"));
     // The flags, wrappers and profiles of the outer build are for the host.
     for (name, _) in env::vars_os() {
@@ -276,8 +408,15 @@ fn object(
             cargo.env_remove(name);
         }
     }
+    let built = match machine.target {
+        Some(name) => {
+            cargo.env("CARGO_BUILD_TARGET", name);
+            target.join(name)
+        }
+        None => target.clone(),
+    };
     run(cargo
-        .env("RUSTFLAGS", "")
+        .env("RUSTFLAGS", machine.flags)
         .args(["rustc", "--quiet", "--profile", "runtime", "--crate-type", "staticlib", "--features", form])
         .arg("--manifest-path")
         .arg(crates.join("traced/runtime/Cargo.toml"))
@@ -285,22 +424,22 @@ fn object(
         .arg(&target));
 
     let all = out.join(format!("{form}-all.o"));
-    let mut ld = Command::new("ld");
+    let mut ld = machine.tool("ld");
     ld.args(["-r", "--gc-sections", "-z", "noexecstack"]);
     for root in hooks.iter().chain(table) {
         ld.args(["-u", root]);
     }
-    run(ld.arg("-o").arg(&all).arg(target.join("runtime/libeverycall_runtime.a")));
+    run(ld.arg("-o").arg(&all).arg(built.join("runtime/libeverycall_runtime.a")));
 
     let kept = out.join(format!("{form}.o"));
-    let mut objcopy = Command::new("objcopy");
+    let mut objcopy = machine.tool("objcopy");
     objcopy.args(["--strip-debug", "--remove-section=.comment"]);
     objcopy.arg(format!("--weaken-symbol={VARIABLES}"));
     for name in hooks.iter().chain(table).chain(undefined).chain(&WEAK) {
         objcopy.arg(format!("--keep-global-symbol={name}"));
     }
     run(objcopy.arg(&all).arg(&kept));
-    let missing: Vec<String> = undefined_symbols(&kept)
+    let missing: Vec<String> = undefined_symbols(machine, &kept)
         .into_iter()
         .filter(|name| !WEAK.contains(&&name[..]) && !undefined.contains(&&name[..]))
         .collect();
@@ -320,10 +459,11 @@ const MERGED: &str = "SECTIONS {
 ";
 
 /// Writes the same object with its sections merged; others than those above stay as they are.
-fn merge(out: &Path, object: &Path, name: &str) {
+fn merge(machine: &Machine, out: &Path, object: &Path, name: &str) {
     let script = out.join("merged.ld");
     fs::write(&script, MERGED).expect("write the linker script");
-    run(Command::new("ld")
+    run(machine
+        .tool("ld")
         .args(["-r", "-z", "noexecstack", "-T"])
         .arg(script)
         .arg(object)
@@ -365,7 +505,7 @@ fn flatten(out: &Path) {
     let mut ld = Command::new("ld");
     ld.args(["-e", FLAT[0], "-T"]).arg(&script).arg(out.join("module-all.o")).arg("-o").arg(&linked);
     run(&mut ld);
-    let missing = undefined_symbols(&linked);
+    let missing = undefined_symbols(&HOST, &linked);
     assert!(missing.is_empty(), "the hooks need {missing:?}");
     let code = out.join("hooks.bin");
     run(Command::new("objcopy").args(["-O", "binary", "-j", ".hooks"]).arg(&linked).arg(&code));
@@ -384,26 +524,27 @@ fn flatten(out: &Path) {
 
 /// Compiles one of the wrappers, which need only the runtime's table and the functions that they
 /// wrap.
-fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
+fn wrapper(machine: &Machine, out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
     println!("cargo::rerun-if-changed={}", folder.display());
     let object = out.join(wrapper_object(name, suffix));
     let source = NAMED.iter().find(|(named, _)| *named == name).map_or(name, |(_, source)| source);
-    let mut compiler = Command::new("cc");
+    let mut compiler = machine.compiler();
     if suffix == EXECUTABLE {
         compiler.arg("-DEVERYCALL_FOR_EXECUTABLES");
     }
     run(compiler
         .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-ffreestanding"])
-        .args(["-fno-stack-protector", "-fcf-protection=none", "-fomit-frame-pointer"])
+        .args(["-fno-stack-protector", "-fomit-frame-pointer"])
+        .args(machine.c_flags)
         // Exceptions go through them.
         .args(["-fasynchronous-unwind-tables", "-fno-lto", "-ffunction-sections", "-c"])
         .arg(format!("-DEVERYCALL_NAME={name}"))
         .arg("-I")
-        .arg(folder.with_file_name(ARCHITECTURE))
+        .arg(folder.with_file_name(machine.architecture))
         .arg(folder.join(format!("{source}.c")))
         .arg("-o")
         .arg(&object));
-    let strange: Vec<String> = undefined_symbols(&object)
+    let strange: Vec<String> = undefined_symbols(machine, &object)
         .into_iter()
         .filter(|name| {
             let known = [
@@ -416,6 +557,8 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "_ZNKSt13runtime_error4whatEv",
                 "_ZTVN10__cxxabiv120__si_class_type_infoE",
                 "__errno_location",
+                // Of the C library of the second machine: tells how it mangles.
+                "_setjmp",
                 "everycall_cleanups_tell_of_exits",
                 "everycall_cleanup_landing",
                 "everycall_module",
@@ -453,7 +596,8 @@ fn preloaded(out: &Path, manifest: &Path, module_object: Option<PathBuf>, librar
             "-fno-lto",
             "-fvisibility=hidden",
         ])
-        .args(["-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE"])
+        .args(["-fno-stack-protector", "-U_FORTIFY_SOURCE"])
+        .args(HOST.c_flags)
         // Threads are cancelled in them.
         .args(["-fexceptions", "-fasynchronous-unwind-tables"])
         .args(["-shared", "-nostdlib", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,noexecstack"])
@@ -462,7 +606,7 @@ fn preloaded(out: &Path, manifest: &Path, module_object: Option<PathBuf>, librar
         .arg("-I")
         .arg(manifest.join("include"))
         .arg("-I")
-        .arg(manifest.join(ARCHITECTURE))
+        .arg(manifest.join(HOST.architecture))
         .arg(folder.join(source))
         .args(module_object)
         // Before glibc 2.34, dlsym is in a library that a program may not have.
@@ -471,8 +615,8 @@ fn preloaded(out: &Path, manifest: &Path, module_object: Option<PathBuf>, librar
         .arg(out.join(library)));
 }
 
-fn undefined_symbols(object: &Path) -> Vec<String> {
-    let output = Command::new("nm").arg("-u").arg(object).output().expect("nm, of binutils");
+fn undefined_symbols(machine: &Machine, object: &Path) -> Vec<String> {
+    let output = machine.tool("nm").arg("-u").arg(object).output().expect("nm, of binutils");
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| line.split_whitespace().last().map(str::to_owned))

@@ -9,6 +9,7 @@ mod hooks_unwinding;
 mod min_duration;
 mod random_scripts;
 mod scribbles;
+mod second_machine;
 mod signals;
 mod stamps;
 mod switching;

@@ -20,7 +20,7 @@ const LINES: [(&str, &str, &str); 6] = [
     ("cli", "/// x86-64 programs", "help on `rewrite`, which is of one architecture"),
     ("coredump", "machine != elf::EM_X86_64.0", "cores of both are read"),
     ("kit", "`x86_64/inlined.rs` of the hooks says", "names a file"),
-    ("kit", "const ARCHITECTURE: &str = \"x86_64\";", "names the folder"),
+    ("kit", "architecture: \"x86_64\",", "names the folder"),
     ("kit", "__asm__ volatile(\"\" :::", "only a barrier for the compiler"),
     ("kit", "__asm__(symbol)", "gives a function its name"),
 ];

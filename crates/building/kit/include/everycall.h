@@ -67,7 +67,7 @@
 #define EVERYCALL_ERROR_NO_FUNCTION (-15)
 #define EVERYCALL_ERROR_NO_SELECTION (-16)
 
-#if defined(__x86_64__) && defined(__ELF__) && defined(__GNUC__)
+#if (defined(__x86_64__) || defined(__aarch64__)) && defined(__ELF__) && defined(__GNUC__)
 #define EVERYCALL_REACHES_RUNTIME_ 1
 #else
 #define EVERYCALL_REACHES_RUNTIME_ 0
@@ -222,9 +222,15 @@ EVERYCALL_INLINE_ uint64_t everycall_now(void)
 {
 #if EVERYCALL_REACHES_RUNTIME_
     if (&everycall_runtime_v1) {
+#if defined(__x86_64__)
         uint32_t low, high;
         __asm__ __volatile__("rdtsc" : "=a"(low), "=d"(high));
         return (uint64_t)high << 32 | low;
+#else
+        uint64_t ticks;
+        __asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(ticks));
+        return ticks;
+#endif
     }
 #endif
     return 0;
@@ -266,7 +272,11 @@ EVERYCALL_OUTLINE_ int everycall_old_mark_(uint32_t mark_class, uint32_t has_val
 /* Whether the runtime is there, and has all that the functions below need. */
 #define EVERYCALL_IS_NEW_ (&everycall_runtime_v1 && EVERYCALL_HAS_(log))
 /* The stack pointer of the function that this is inlined into. */
+#if defined(__x86_64__)
 #define EVERYCALL_STACK_POINTER_(result) __asm__ __volatile__("movq %%rsp, %0" : "=r"(result))
+#else
+#define EVERYCALL_STACK_POINTER_(result) __asm__ __volatile__("mov %0, sp" : "=r"(result))
+#endif
 /* One more than the length of a literal; 0 for other names. */
 #define EVERYCALL_LENGTH_(name) \
     (__builtin_constant_p(__builtin_strlen(name)) && __builtin_strlen(name) <= 64 ? (uint32_t)__builtin_strlen(name) + 1 : 0)

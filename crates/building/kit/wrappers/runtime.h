@@ -98,6 +98,6 @@ static inline void everycall_tell_stack(uint64_t low, uint64_t size) {
         runtime->fiber(EVERYCALL_STACK_TOLD, low, size, 0);
 }
 
-// The stack pointer of a wrapper's caller.
-#define EVERYCALL_HERE ((uint64_t)__builtin_frame_address(0) + 16)
+// EVERYCALL_HERE
+#include "caller.h"
 #endif

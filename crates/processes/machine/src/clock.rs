@@ -1,9 +1,13 @@
 //! Readings of all clocks at one moment, from which readers make nanoseconds out of ticks.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use everycall_format::arch::Machine;
 use everycall_format::arena::ClockReading;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-pub use crate::arch::ticks;
+use crate::arch;
 
 /// Tries per reading; the one with the closest bracket counts.
 const TRIES: usize = 5;
@@ -14,6 +18,44 @@ const INTERVAL_SECONDS: u64 = 1;
 /// Nanoseconds before the second reading, without which the length of a tick is unknown. The file
 /// of a recorder that is killed soon needs it, too.
 const FIRST_INTERVAL_NS: u64 = 20_000_000;
+
+/// Whether the programs that are recorded have the counter of an emulator.
+static IS_EMULATED: AtomicBool = AtomicBool::new(false);
+/// Emulators of one program (QEMU's user mode), for machines with a counter of their own.
+const EMULATORS: [&str; 2] = ["qemu-aarch64", "qemu-aarch64-static"];
+/// What such an emulator shows as that counter: the real time, in steps of so many nanoseconds.
+const EMULATED_STEP_NS: u64 = 16;
+
+/// From now on, [`ticks`] are those of a program that is started by `starter`: those of an emulator,
+/// if that is one, and otherwise those of this machine.
+pub fn count_for(starter: &Path) {
+    let is_one =
+        starter.file_name().and_then(|name| name.to_str()).is_some_and(|name| EMULATORS.contains(&name));
+    IS_EMULATED.store(is_one, Relaxed);
+}
+
+/// As [`count_for`], for a process of this machine, which is emulated if it isn't ours; or of one
+/// that isn't known.
+pub fn count_as(machine: Option<Machine>) {
+    if let Some(machine) = machine {
+        IS_EMULATED.store(machine != Machine::OWN, Relaxed);
+    }
+}
+
+/// Whether the hooks of a process of this machine read the counter of [`ticks`].
+#[must_use]
+pub fn counts(machine: Option<Machine>) -> bool {
+    machine.is_none_or(|machine| (machine != Machine::OWN) == IS_EMULATED.load(Relaxed))
+}
+
+/// The counter that hooks read.
+#[must_use]
+pub fn ticks() -> u64 {
+    match IS_EMULATED.load(Relaxed) {
+        true => nanoseconds(clock_gettime(ClockId::Realtime)) / EMULATED_STEP_NS,
+        false => arch::ticks(),
+    }
+}
 
 /// Reads all clocks.
 #[must_use]
@@ -46,13 +88,16 @@ fn nanoseconds(time: Timespec) -> u64 {
 pub struct Readings {
     all: Vec<ClockReading>,
     interval_ns: u64,
+    /// Of which counter they are.
+    is_emulated: bool,
 }
 
 impl Readings {
     /// Begins with a reading of now.
     #[must_use]
     pub fn begin() -> Readings {
-        Readings { all: vec![read()], interval_ns: INTERVAL_SECONDS * 1_000_000_000 }
+        let is_emulated = IS_EMULATED.load(Relaxed);
+        Readings { all: vec![read()], interval_ns: INTERVAL_SECONDS * 1_000_000_000, is_emulated }
     }
 
     /// Takes a reading where the last one is old enough.
@@ -80,6 +125,12 @@ impl Readings {
                 number % 2 == 1
             });
             self.interval_ns *= 2;
+        }
+        let is_emulated = IS_EMULATED.load(Relaxed);
+        if is_emulated != self.is_emulated {
+            // The first process has another counter than the program that was started.
+            self.all.clear();
+            self.is_emulated = is_emulated;
         }
         let reading = read();
         self.all.push(reading);
@@ -110,8 +161,11 @@ mod tests {
     fn readings_begin_soon_and_become_rare() {
         let at = |monotonic_raw_ns| ClockReading { monotonic_raw_ns, ..ClockReading::default() };
         let due = |all: &[u64]| {
-            let readings =
-                Readings { all: all.iter().copied().map(at).collect(), interval_ns: 1_000_000_000 };
+            let readings = Readings {
+                all: all.iter().copied().map(at).collect(),
+                interval_ns: 1_000_000_000,
+                is_emulated: false,
+            };
             let last = *all.last().unwrap();
             let after = |ns: &u64| readings.is_due(last + ns * 1_000_000);
             (0..=2_000).find(after).unwrap()

@@ -346,7 +346,8 @@ impl<'a> Ring<'a> {
         let position = cursor.load(Relaxed);
         cursor.store(position + (record.len() * WORD_SIZE) as u64, Relaxed);
         for (word, value) in self.words_from(position).iter().zip(record) {
-            word.store(*value, Relaxed);
+            // In order: who sees a word sees those before it.
+            word.store(*value, Release);
         }
         let others = record.len() as u64
             - u64::from(record.first().is_some_and(|word| Word::decode(*word).is_event()));

@@ -20,11 +20,14 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")))]
 #[path = "untraced.rs"]
 mod arch;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[path = "x86_64.rs"]
+mod arch;
+#[cfg(all(target_arch = "aarch64", target_os = "linux"))]
+#[path = "aarch64.rs"]
 mod arch;
 mod error;
 mod lines;

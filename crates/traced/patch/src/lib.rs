@@ -17,6 +17,10 @@
 
 use everycall_format::arch::SLED_SIZE;
 
+#[cfg(target_arch = "aarch64")]
+#[path = "aarch64/mod.rs"]
+mod arch;
+#[cfg(not(target_arch = "aarch64"))]
 #[path = "x86_64/mod.rs"]
 mod arch;
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 
@@ -90,6 +91,7 @@ fn begin(
     let mut command = Command::new(&launch.program);
     command.args(&launch.arguments);
     prepare(&mut command);
+    everycall_machine::clock::count_for(Path::new(&launch.program));
     let readings = Readings::begin();
     // The program inherits it from this thread.
     let mut sched = states.map(|choice| Sched::of_processes_to_come(choice, SCHED_MEMORY));

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use everycall_format::arch::Machine;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
 use everycall_format::ect::image_end;
 use everycall_format::hub::origin;
-use everycall_machine::clock::ticks;
+use everycall_machine::clock::{self, ticks};
 use everycall_machine::proc_files;
 
 use crate::memory::arena::Arena;
@@ -51,6 +52,8 @@ pub(crate) struct ProcessTree {
     numbers: HashMap<u32, u32>,
     files: Files,
     next_number: u32,
+    /// Processes that were left out, as their hooks read another counter than the first one's.
+    of_other_clocks: u32,
     ends: Ends,
     choosers: Choosers,
     /// File names of libraries that each process should have loaded.
@@ -85,6 +88,7 @@ impl ProcessTree {
             numbers: HashMap::new(),
             files: Files::default(),
             next_number: 0,
+            of_other_clocks: 0,
             ends: Ends::new(),
             choosers: Choosers { finder, selectors: Vec::new() },
             libraries: Vec::new(),
@@ -144,6 +148,15 @@ impl ProcessTree {
         // Can't fail, because the memory is ours.
         let _ = arena.unmark_spare();
         let header = arena.header();
+        let machine = Machine::of_record(header.machine);
+        if self.next_number == 0 {
+            clock::count_as(machine);
+        }
+        if !clock::counts(machine) {
+            // Its times can't be told beside those of the others.
+            self.of_other_clocks += 1;
+            return;
+        }
         let now = ticks();
         // The header may have been overwritten.
         let is_possible = (self.began..now).contains(&header.start.ticks);
@@ -241,7 +254,7 @@ impl ProcessTree {
     /// Number of processes that ran untraced although they should have been recorded, as far as
     /// they could report it.
     pub fn untraced(&self) -> u32 {
-        self.hub.header().untraced.saturating_add(self.arenas.dropped())
+        self.hub.header().untraced.saturating_add(self.arenas.dropped()).saturating_add(self.of_other_clocks)
     }
 
     /// All processes with triggers, when the recording ends.

@@ -26,6 +26,13 @@ pub fn are_stored_words_whole() -> bool {
     is(b"AuthenticAMD") || is(b"HygonGenuine")
 }
 
+/// Lets processors fetch code that was just written: they notice it themselves here.
+///
+/// # Safety
+/// The addresses are mapped.
+#[allow(unsafe_code)] // As on machines where it is done.
+pub unsafe fn publish(_start: u64, _end: u64) {}
+
 /// Whether code returns, of which `byte` reads the byte at an offset. It reads no further than the
 /// instruction.
 pub fn is_return(byte: impl Fn(u64) -> u8) -> bool {

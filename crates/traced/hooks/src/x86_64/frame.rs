@@ -4,6 +4,11 @@
 /// Distance from a hook's stack pointer up to the function's, if the function's first instruction
 /// called the hook: the hook's return address and four registers.
 pub const HOOK_BELOW: u64 = 40;
+/// Distance from the stack pointer in a function's body down to that of a hook that is called there.
+/// Those of functions that the body calls are lower.
+pub const BODY_HOOK_BELOW: u64 = HOOK_BELOW;
+/// In so many bytes at the upper end of a stack, no hook of that stack has its stack pointer.
+pub const ABOVE_HOOKS: u64 = HOOK_BELOW;
 /// Distance from `__builtin_frame_address(0)` of a called function down to the stack pointer of a
 /// hook that is called in its place: the return address is 8 above the former, and 32 above the
 /// latter.
@@ -15,10 +20,11 @@ pub const ENTRY_BELOW_EXIT: u64 = 8;
 pub const ALIGN: u64 = 8;
 
 /// The address at which the return addresses of a function's calls are, if the function has pushed
-/// no arguments. `hook` is the stack pointer of a hook within the function's frame.
+/// no arguments. `hook` is the stack pointer of a hook within the function's frame. `None` on
+/// machines where each function saves them where it likes.
 #[must_use]
-pub fn return_address_below(hook: u64) -> u64 {
-    hook.saturating_add(HOOK_BELOW - 8)
+pub fn return_address_below(hook: u64) -> Option<u64> {
+    Some(hook.saturating_add(HOOK_BELOW - 8))
 }
 
 /// The stack of a `__cyg_profile` hook: `rsi` (the call site that it was passed), three other

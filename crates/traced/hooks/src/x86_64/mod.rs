@@ -60,6 +60,7 @@ mod hooks;
 mod inlined;
 pub mod interrupted;
 pub mod jump;
+pub mod kernel;
 #[cfg(feature = "module")]
 mod linked;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]

@@ -18,7 +18,7 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
 use everycall_format::label;
-use everycall_hooks::arch::frame::{HOOK_BELOW, HOOK_BELOW_FRAME};
+use everycall_hooks::arch::frame::{BODY_HOOK_BELOW, HOOK_BELOW_FRAME};
 use everycall_hooks::{ByteSink, Switched};
 use everycall_ring::{Control, state};
 
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn mark(
 /// `name` is null or a C string, of the length that `what` says.
 pub(crate) unsafe extern "C" fn quick_mark(what: u32, name: *const u8, value: u64, pointer: u64) -> i32 {
     // SAFETY: by contract.
-    unsafe { mark_at(what, name, value, pointer.wrapping_sub(HOOK_BELOW)) }
+    unsafe { mark_at(what, name, value, pointer.wrapping_sub(BODY_HOOK_BELOW)) }
 }
 
 /// # Safety

@@ -18,7 +18,7 @@ use everycall_format::log_line::{
     ARGUMENTS_MAX, COPIED_FORMAT, FORMAT_MAX, TEXT_CUT, TEXT_MAX, TEXT_NULL, TYPE_BITS, argument,
     text_payloads, text_room, type_of, with_type,
 };
-use everycall_hooks::arch::frame::HOOK_BELOW;
+use everycall_hooks::arch::frame::BODY_HOOK_BELOW;
 
 /// The bits of the first argument's type.
 const TYPE_MASK: u32 = (1 << TYPE_BITS) - 1;
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn log(
     if recording::is_disabled() {
         return 0;
     }
-    let stack_pointer = pointer.wrapping_sub(HOOK_BELOW);
+    let stack_pointer = pointer.wrapping_sub(BODY_HOOK_BELOW);
     if let Some(arguments_payloads) = number_payloads(types)
         && traced().is_some()
     {

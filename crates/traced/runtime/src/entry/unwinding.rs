@@ -13,7 +13,7 @@ use crate::threads::thread::Thread;
 use crate::threads::{armed_calls, cancellation, contexts, throws};
 use everycall_format::label::{self, Name};
 use everycall_format::trigger::type_hash;
-use everycall_hooks::arch::frame::HOOK_BELOW;
+use everycall_hooks::arch::frame::BODY_HOOK_BELOW;
 
 /// See the kit's `runtime.h`: the program jumps, so frames are unwound.
 const JUMP: u32 = 0;
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     if recording::is_disabled() {
         return;
     }
-    let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
+    let hook = stack_pointer.wrapping_sub(BODY_HOOK_BELOW);
     match what {
         LOADED => hooks_asked::ask(),
         CANCEL => {
@@ -101,7 +101,7 @@ unsafe fn thrown_with_text(stack_pointer: u64, name: *const u8, message: *const 
     // SAFETY: by contract.
     let (of_type, message, thrown) = unsafe { (text(name), text(message), awaited_throw(THROW, name)) };
     let name = Name::of_throw(of_type, message);
-    let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
+    let hook = stack_pointer.wrapping_sub(BODY_HOOK_BELOW);
     let _ = calling::with_thread(|thread| leave(thread, THROW, hook, name.bytes(), true, thrown));
 }
 
@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C" fn landing(what: u32, stack_pointer: u64, name: *co
     }
     // SAFETY: by contract.
     let name = unsafe { text(name) };
-    let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
+    let hook = stack_pointer.wrapping_sub(BODY_HOOK_BELOW);
     let _ = calling::with_thread(|thread| land(thread, what, hook, name, function, ends));
 }
 

@@ -21,7 +21,7 @@ use crate::sys::block::Block;
 use crate::sys::helper::{self, Stack, Started};
 use crate::sys::lock::Lock;
 use crate::sys::socket::{self, Listener, NOTHING, Received, Stream};
-use crate::sys::system;
+use crate::sys::{system, wiped};
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
 use everycall_format::arena::counter;
@@ -78,6 +78,7 @@ pub(crate) fn start(process: &'static Process) {
 /// path, in which a child begins to be traced and finds a client's request. So a child that begins
 /// with its functions off gets the thread at once.
 pub(crate) unsafe extern "C" fn in_forked_child() {
+    wiped::begin_child();
     let Some(process) = process::process() else { return };
     let is_silent = recording::is_disabled()
         || !selection::is_base_on()

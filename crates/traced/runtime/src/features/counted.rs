@@ -5,7 +5,7 @@
 use crate::state::places::Place;
 use crate::state::process::Process;
 use crate::state::{dropped, stamps, times};
-use crate::sys::system;
+use crate::sys::wiped;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_hooks::ModuleDescriptor;
 
@@ -23,7 +23,7 @@ fn table_of(module: &ModuleDescriptor) -> &AtomicU64 {
 /// counted. Only what is used of the table takes memory. A forked child, which has other places for
 /// functions, finds it empty.
 pub(crate) fn begin(module: &ModuleDescriptor) -> bool {
-    let Some(table) = system::map_table(size(module)) else { return false };
+    let Some(table) = wiped::map_table(size(module)) else { return false };
     module.times.store(dropped::is_timing().into(), Relaxed);
     table_of(module).store((table as u64).wrapping_sub(module.start.load(Relaxed)), Relaxed);
     true
@@ -33,7 +33,7 @@ pub(crate) fn begin(module: &ModuleDescriptor) -> bool {
 pub(crate) fn end(module: &ModuleDescriptor) {
     let table = table_of(module).swap(0, Relaxed);
     if table != 0 {
-        system::unmap(table.wrapping_add(module.start.load(Relaxed)) as *mut u8, size(module));
+        wiped::unmap_table(table.wrapping_add(module.start.load(Relaxed)) as *mut u8, size(module));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sys::image::Text;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
-use everycall_format::arch::SITE_SIZE;
+use everycall_format::arch::{CALL_SIZE, SITE_SIZE, SLED_CALL};
 use everycall_format::site::{Site as NopSite, XraySled, site_kind, sled_kind};
 use everycall_hooks::ModuleDescriptor;
 use everycall_hooks::arch::jump;
@@ -207,14 +207,11 @@ impl Sites<'_> {
     /// Whether a site is an exit, and the address behind its call of a hook. `None` for sites of
     /// other kinds.
     pub(crate) fn hook_returns_to(&self, number: u32) -> Option<(bool, u64)> {
-        const CALL: u64 = SITE_SIZE as u64;
-        /// In front of the call in an XRay sled that isn't in the place of a `ret`.
-        const BEFORE: u64 = 3;
         let number = number as usize;
         match number.checked_sub(self.nops.len() / NopSite::SIZE) {
             None => {
                 let (place, site) = entry::<NopSite>(self.nops, number)?;
-                let behind = place.wrapping_add_signed(site.site.into()) + CALL;
+                let behind = place.wrapping_add_signed(site.site.into()) + SITE_SIZE as u64;
                 match site.kind {
                     site_kind::ENTRY => Some((false, behind)),
                     site_kind::EXIT | site_kind::RETURN | site_kind::TAIL_EXIT => Some((true, behind)),
@@ -223,10 +220,12 @@ impl Sites<'_> {
             }
             Some(number) => {
                 let (place, sled) = entry::<XraySled>(self.sleds, number)?;
-                let behind = place.wrapping_add_signed(sled.sled) + CALL;
+                let behind = place.wrapping_add_signed(sled.sled) + CALL_SIZE as u64;
+                // In front of the call in a sled that isn't in the place of a return.
+                let before = SLED_CALL as u64;
                 match sled.kind {
-                    sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS => Some((false, behind + BEFORE)),
-                    sled_kind::TAIL_EXIT => Some((true, behind + BEFORE)),
+                    sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS => Some((false, behind + before)),
+                    sled_kind::TAIL_EXIT => Some((true, behind + before)),
                     sled_kind::EXIT => Some((true, behind)),
                     _ => None,
                 }
@@ -262,15 +261,14 @@ impl Sites<'_> {
     /// The hook of an entry's sled, which keeps the one that it has once threads may run it: one
     /// may have been stopped right before the call, and would find half of the new displacement.
     fn lasting(&self, sled: u64, wanted: Hooks) -> Hooks {
-        const BEFORE: u64 = 3;
         let (hook, others) = wanted;
-        let call = sled.wrapping_add(BEFORE);
-        if captures::is_registering(self.module) || Text::of(self.text, call, SITE_SIZE).is_none() {
+        let call = sled.wrapping_add(SLED_CALL as u64);
+        if captures::is_registering(self.module) || Text::of(self.text, call, CALL_SIZE).is_none() {
             return wanted;
         }
         // SAFETY: in a loaded segment; volatile, as others may write.
-        let bytes: [u8; SITE_SIZE] = unsafe { (call as *const [u8; 5]).read_volatile() };
-        let target = jump::direct_call(bytes, call.wrapping_add(SITE_SIZE as u64));
+        let bytes = unsafe { (call as *const [u8; CALL_SIZE]).read_volatile() };
+        let target = jump::direct_call(bytes, call.wrapping_add(CALL_SIZE as u64));
         match target.filter(|target| others.contains(&Some(*target))) {
             Some(target) => (target, [Some(hook), None]),
             None => wanted,

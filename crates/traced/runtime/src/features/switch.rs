@@ -396,6 +396,8 @@ fn write_words(address: u64, old: &[u8], new: &[u8]) -> bool {
         }
         done += count;
     }
+    // SAFETY: just written.
+    unsafe { code::publish(address, address + done as u64) };
     true
 }
 

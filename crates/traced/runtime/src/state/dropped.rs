@@ -16,7 +16,7 @@ use crate::state::arena::Arena;
 use crate::state::more_places::{MORE_MAPS, nobodys};
 use crate::state::process::Process;
 use crate::state::times;
-use crate::sys::system;
+use crate::sys::wiped;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
 use everycall_format::memory::NUMBERS;
@@ -187,10 +187,10 @@ impl<'a> Map<'a> {
         }
         let place = process.more_places.0.get(level.checked_sub(1)?)?;
         let size = entries_of(level) as u64 * size_of::<u64>() as u64;
-        let memory = system::map_table(size)?;
+        let memory = wiped::map_table(size)?;
         if place.compare_exchange(core::ptr::null_mut(), memory.cast(), AcqRel, Acquire).is_err() {
             // Another thread has mapped it meanwhile.
-            system::unmap(memory, size);
+            wiped::unmap_table(memory, size);
         }
         Map::of(process, level)
     }

@@ -18,6 +18,7 @@ use crate::state::retired::Retired;
 use crate::state::snapshots::Snapshots;
 use crate::state::{slow_stacks, times};
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::sys::wiped;
 use core::cell::UnsafeCell;
 use core::ops::Range;
 use core::sync::atomic::{
@@ -103,11 +104,11 @@ static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
 /// Maps the process's memory for `arena` and publishes it. Returns false if there is no memory.
 pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let layout = arena.layout();
-    let wiped = wiped_bytes(layout);
-    let size = wiped + slow_stacks::SIZE + layout.counts_size();
+    let wiped_size = wiped_bytes(layout);
+    let size = wiped_size + slow_stacks::SIZE + layout.counts_size();
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
-    if system::advise(base, wiped, system::MADV_WIPEONFORK).is_err() {
+    if !wiped::wipe_in_children(base, wiped_size) {
         // Otherwise a child would write into its parent's rings.
         system::unmap(base, size);
         return false;
@@ -119,8 +120,8 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     *fresh.arena.get_mut() = *arena;
     fresh.pid.store(system::process_id(), Relaxed);
     FIRST.store(system::process_id(), Relaxed);
-    slow_stacks::begin(base as u64 + wiped);
-    set_nobodys(base as u64 + wiped + slow_stacks::SIZE);
+    slow_stacks::begin(base as u64 + wiped_size);
+    set_nobodys(base as u64 + wiped_size + slow_stacks::SIZE);
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
     ARENA.store(arena.base(), Relaxed);

@@ -11,6 +11,7 @@ use crate::state::arena::Arena;
 use crate::state::dropped;
 use crate::state::process::Process;
 use crate::sys::system::{self, MADV_DONTNEED};
+use crate::sys::wiped;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::EXIT_WITHOUT_STAMP;
@@ -61,7 +62,7 @@ impl Module {
     fn begin(&self, codes: &Range<u32>) -> bool {
         let [mut memory, room] = self.memory.each_ref().map(|word| word.load(Relaxed));
         if room < size(codes) {
-            let Some(table) = system::map_table(size(codes)) else { return false };
+            let Some(table) = wiped::map_table(size(codes)) else { return false };
             memory = table as u64;
             self.memory[0].store(memory, Relaxed);
             self.memory[1].store(size(codes), Relaxed);
@@ -194,7 +195,7 @@ pub(crate) fn prepare(process: &'static Process, module: &ModuleDescriptor, inde
             (&known.sequence, known.table.load(Relaxed))
         }
         // An empty table: each event gets a stamp.
-        _ => match system::map_table(size(codes)) {
+        _ => match wiped::map_table(size(codes)) {
             Some(memory) => (&NO_SEQUENCE, (memory as u64).wrapping_sub(2 * u64::from(codes.start))),
             None => return give_up(process),
         },

@@ -4,6 +4,7 @@
 use crate::sys::file::File;
 use crate::sys::system::{self, done};
 use everycall_format::hub::SPARE_MODE;
+use everycall_hooks::arch::kernel::mode_owner_links;
 use everycall_hooks::arch::number;
 use everycall_hooks::syscall;
 
@@ -25,7 +26,7 @@ pub(crate) enum Disk {
     Other,
 }
 
-/// The result of `fstat`, 144 bytes.
+/// The result of `fstat`, 144 bytes or fewer.
 fn stat(descriptor: usize) -> Option<[u64; 18]> {
     let mut facts = [0_u64; 18];
     // SAFETY: writes one stat.
@@ -54,12 +55,6 @@ pub(crate) fn size_at(path: &[u8]) -> Option<u64> {
     (result == 0).then_some(facts[6])
 }
 
-/// The mode of a file and its owner: 32 bits each, after device, inode and link count with 64 bits
-/// each.
-fn mode_and_owner(facts: &[u64; 18]) -> (u32, u32) {
-    (facts[3] as u32, (facts[3] >> 32) as u32)
-}
-
 fn user() -> u32 {
     // SAFETY: only returns a number.
     unsafe { syscall(number::GETEUID, [0; 6]) as u32 }
@@ -68,7 +63,7 @@ fn user() -> u32 {
 /// Whether a folder belongs to the process's user, and only that user may write there.
 pub(crate) fn is_private(folder: &File) -> bool {
     stat(folder.number()).is_some_and(|facts| {
-        let (mode, owner) = mode_and_owner(&facts);
+        let (mode, owner, _) = mode_owner_links(&facts);
         owner == user() && mode & OTHERS_WRITE == 0
     })
 }
@@ -120,7 +115,7 @@ pub(crate) fn size_of(file: &File) -> Option<u64> {
 /// when one is claimed. Only the recorder can do that, so a process that has an arena can't make
 /// another process take it, too.
 pub(crate) fn is_spare(file: &File) -> bool {
-    stat(file.number()).is_some_and(|facts| mode_and_owner(&facts).0 & SPARE_MODE == SPARE_MODE)
+    stat(file.number()).is_some_and(|facts| mode_owner_links(&facts).0 & SPARE_MODE == SPARE_MODE)
 }
 
 /// Device and inode of a descriptor's file.
@@ -143,15 +138,15 @@ pub(crate) struct Facts {
 /// See [`Facts`].
 pub(crate) fn facts_of(file: &File) -> Option<Facts> {
     let facts = stat(file.number())?;
-    let (mode, owner) = mode_and_owner(&facts);
+    let (mode, owner, links) = mode_owner_links(&facts);
     let is_own = owner == 0 || owner == user();
     Some(Facts {
         is_regular: mode & TYPE == REGULAR,
         is_own,
         is_trusted: is_own && mode & OTHERS_WRITE == 0,
-        // After the group, padding and device number.
+        // Everywhere at the same place.
         size: facts[6],
-        links: facts[2],
+        links,
     })
 }
 
@@ -160,7 +155,7 @@ pub(crate) fn facts_of(file: &File) -> Option<Facts> {
 pub(crate) fn is_for_files(path: &[u8]) -> bool {
     const LINK: u32 = 0o120_000;
     let Some(facts) = File::named(path).ok().and_then(|file| stat(file.number())) else { return true };
-    matches!(mode_and_owner(&facts).0 & TYPE, REGULAR | LINK)
+    matches!(mode_owner_links(&facts).0 & TYPE, REGULAR | LINK)
 }
 
 /// The kind of file system on which a file or folder lies.

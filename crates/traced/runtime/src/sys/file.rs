@@ -4,6 +4,7 @@
 use crate::sys::errors::errno;
 use crate::sys::name::Name;
 use crate::sys::system::{self, MAP_FIXED, MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE, done};
+use everycall_hooks::arch::kernel::{O_DIRECTORY, O_NOFOLLOW};
 use everycall_hooks::arch::number;
 use everycall_hooks::syscall;
 
@@ -14,8 +15,6 @@ const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;
 const O_NOCTTY: usize = 0o400;
 const O_NONBLOCK: usize = 0o4000;
-const O_DIRECTORY: usize = 0o200_000;
-const O_NOFOLLOW: usize = 0o400_000;
 const O_CLOEXEC: usize = 0o2_000_000;
 /// Refers to a file without opening it.
 const O_PATH: usize = 0o10_000_000;

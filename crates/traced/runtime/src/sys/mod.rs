@@ -13,6 +13,7 @@
 //! image         an object in memory: its code, its build id
 //! helper        threads of the runtime's own
 //! own_memory    memory for an arena of the process's own
+//! wiped         memory that a forked child finds wiped
 //! ```
 
 pub(crate) mod block;
@@ -37,3 +38,4 @@ pub(crate) mod socket;
 pub(crate) mod system;
 pub(crate) mod text;
 pub(crate) mod unwind_table;
+pub(crate) mod wiped;

@@ -5,7 +5,7 @@ use crate::sys::errors::errno;
 use crate::sys::file::File;
 use crate::sys::name::Name;
 use crate::sys::system;
-use everycall_hooks::arch::number;
+use everycall_hooks::arch::{kernel, number};
 use everycall_hooks::syscall;
 
 /// The name of the process: that of its first thread, NUL padded.
@@ -39,7 +39,7 @@ pub(crate) fn process_has_ended(process: u32) -> bool {
     let mut polled = file.number() as u64 | POLLIN << 32;
     // SAFETY: reads and writes one pollfd, a 64-bit word: the descriptor, then the events that are
     // waited for.
-    unsafe { syscall(number::POLL, [&raw mut polled as usize, 1, 0, 0, 0, 0]) == 1 }
+    unsafe { kernel::poll(&raw mut polled, 1, 0) == 1 }
 }
 
 /// The beginning of the process's command line, with a NUL after each word: as much of it as fits.

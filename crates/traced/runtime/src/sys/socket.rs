@@ -5,7 +5,7 @@
 use crate::sys::errors::errno;
 use crate::sys::file::File;
 use everycall_format::control_socket::SOCKET_NAME;
-use everycall_hooks::arch::number;
+use everycall_hooks::arch::{kernel, number};
 use everycall_hooks::syscall;
 
 const AF_UNIX: usize = 1;
@@ -135,7 +135,7 @@ pub(crate) const NOTHING: u64 = u32::MAX as u64;
 pub(crate) fn wait(list: &mut [u64], milliseconds: usize) -> bool {
     // SAFETY: reads and writes as many pollfds, each a 64-bit word: descriptor, events that are
     // waited for, events that came.
-    unsafe { syscall(number::POLL, [list.as_mut_ptr() as usize, list.len(), milliseconds, 0, 0, 0]) > 0 }
+    unsafe { kernel::poll(list.as_mut_ptr(), list.len(), milliseconds) > 0 }
 }
 
 /// Whether an element of the list has an event.

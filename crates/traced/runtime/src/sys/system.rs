@@ -48,18 +48,6 @@ pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isiz
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Maps a table of which only what is used takes memory. It isn't in core dumps, and forked children
-/// find it empty.
-pub(crate) fn map_table(length: u64) -> Option<*mut u8> {
-    let table = map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1)?;
-    if advise(table, length, MADV_WIPEONFORK).is_err() {
-        unmap(table, length);
-        return None;
-    }
-    let _ = advise(table, length, MADV_DONTDUMP);
-    Some(table)
-}
-
 /// Moves a mapping of [`map`] or [`map_segment`] to the place of another one of the same length,
 /// which it replaces. On failure, the first one is unmapped.
 pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*mut u8> {

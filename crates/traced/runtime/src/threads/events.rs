@@ -7,7 +7,7 @@ use crate::state::selection;
 use crate::threads::armed_calls::Fallen;
 use crate::threads::open_calls::{Exit, Frame};
 use crate::threads::thread::Thread;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::counter;
 use everycall_format::event::{self, EXIT, gap, kind, payload_word, record_word, unwound};
 use everycall_ring::state;
@@ -100,7 +100,7 @@ impl Thread<'_> {
         {
             return false;
         }
-        slot.store(word | u64::from(EXIT | offset), Relaxed);
+        slot.store(word | u64::from(EXIT | offset), Release);
         let now = everycall_hooks::ticks();
         let ticks = now.wrapping_sub((now as u32).wrapping_sub((word >> 32) as u32).into());
         self.learn_short(ticks);

@@ -31,10 +31,10 @@ const LEVELS_MAX: usize = 16;
 pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high: u64) -> Around {
     let Some((place, word, pointer)) = OpenCalls::new(outer).around(high) else { return Around::default() };
     let slot = outer.slot.load(Relaxed) + 1;
-    let returns_at = frame::return_address_below(pointer);
     // If the nested stack contains this address, it lies in the frame of the call itself.
-    let is_callees = !(low..high).contains(&returns_at) && system::is_readable(returns_at, 8);
-    let callee_returns_to = is_callees.then(|| read(returns_at)).filter(|&address| {
+    let is_callees = |at: &u64| !(low..high).contains(at) && system::is_readable(*at, 8);
+    let returns_at = frame::return_address_below(pointer).filter(is_callees);
+    let callee_returns_to = returns_at.map(read).filter(|&address| {
         let function = places::address(process, word as u32 & !EXIT);
         function.is_some_and(|(start, end)| {
             let is_in_it = address.checked_sub(start).is_some_and(|offset| offset < FUNCTION_MAX);
@@ -67,7 +67,7 @@ fn has_returned(process: &'static Process, range: &Range, home: Option<&Control>
 /// Whether the call with this stack pointer has made another call since the one that returns to
 /// `before`.
 fn has_called_again(outer: &Control, home: Option<&Control>, call: u64, before: u64) -> bool {
-    let place = frame::return_address_below(call);
+    let Some(place) = frame::return_address_below(call) else { return false };
     // The calling thread's own stack is mapped there. Other stacks may be unmapped by now.
     let is_own = home.is_some_and(|home| core::ptr::eq(home, outer))
         && place < outer.stack_high.load(Relaxed).saturating_sub(8);

@@ -11,7 +11,7 @@ use crate::state::{dropped, selection};
 use crate::threads::deep_calls::DeepCalls;
 use core::cell::Cell;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{OpenCall, met, met_bits, ticks_of};
 use everycall_format::event::EXIT;
 use everycall_format::frame::is_frame;
@@ -735,7 +735,7 @@ impl<'a> OpenCalls<'a> {
         self.stack_pointer(entry).store(pointer, Relaxed);
         self.ticks_high(entry).store(ticks_high, Relaxed);
         self.stamp(entry).store(if dropped::is_timing() { 0 } else { stamp }, Relaxed);
-        self.word(entry).store(word, Relaxed);
+        self.word(entry).store(word, Release);
         true
     }
 

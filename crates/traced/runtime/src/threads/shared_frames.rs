@@ -72,7 +72,7 @@ impl Thread<'_> {
     /// # Safety
     /// The calling thread runs below.
     pub(crate) unsafe fn call_in_frame(&self) -> Option<Caller> {
-        let below = frame::return_address_below(self.open.innermost_pointer()?);
+        let below = frame::return_address_below(self.open.innermost_pointer()?)?;
         if self.control.bounds.load(Relaxed) == bounds::GUESSED && !system::is_readable(below, 8) {
             // This address may belong to another stack by now.
             return None;

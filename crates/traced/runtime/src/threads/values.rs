@@ -156,15 +156,17 @@ impl Machine for Call<'_> {
             let vectors = unsafe { Registers::vectors(self.hook) };
             vectors.get((number - first) as usize).and_then(|halves| halves.get(half)).copied()
         };
-        match number {
+        if number < register::GENERAL_COUNT {
             // SAFETY: by contract of `new`.
-            _ if number < register::GENERAL_COUNT => unsafe { Registers::by_dwarf(self.hook, number) },
-            register::VECTOR..register::VECTOR_UPPER => half(register::VECTOR, 0),
-            register::VECTOR_UPPER..register::FLOATING => half(register::VECTOR_UPPER, 1),
-            register::FLOATING..register::END => {
-                floating::top_two().get((number - register::FLOATING) as usize).copied()
-            }
-            _ => None,
+            unsafe { Registers::by_dwarf(self.hook, number) }
+        } else if (register::VECTOR..register::VECTOR_UPPER).contains(&number) {
+            half(register::VECTOR, 0)
+        } else if (register::VECTOR_UPPER..register::FLOATING).contains(&number) {
+            half(register::VECTOR_UPPER, 1)
+        } else if (register::FLOATING..register::END).contains(&number) {
+            floating::top_two().get((number - register::FLOATING) as usize).copied()
+        } else {
+            None
         }
     }
 

@@ -11,7 +11,7 @@ use crate::threads::open_calls::OpenCalls;
 use crate::threads::stacks::{self, Bounds, bounds};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::event::unwound;
-use everycall_hooks::arch::frame::HOOK_BELOW;
+use everycall_hooks::arch::frame::ABOVE_HOOKS;
 use everycall_ring::{Control, left_out, running};
 
 /// Whether a jump stays on the context's stack, or goes to the thread's alternate signal stack. The
@@ -49,7 +49,7 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
     let end = high;
     // No hook on that stack has a stack pointer in its highest bytes. But hooks of a function in
     // whose frame the stack ends may.
-    let high = end.saturating_sub(HOOK_BELOW).max(low + 1);
+    let high = end.saturating_sub(ABOVE_HOOKS).max(low + 1);
     let runs = (low..end).contains(&pointer);
     let there = known(process, pointer, live(local().home));
     // A stack whose bounds were guessed, or registered differently; but not a stack that contains
