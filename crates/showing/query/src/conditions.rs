@@ -38,6 +38,15 @@ impl Default for Range {
 }
 
 impl Range {
+    /// Narrows it to what passes a comparison with one of these values.
+    fn add(&mut self, comparison: Comparison, values: &[ValueRef<'_>]) {
+        match (comparison, values) {
+            (Comparison::OneOf, _) => self.narrow_to_any(values),
+            (_, [value]) => self.narrow(comparison, *value),
+            _ => {}
+        }
+    }
+
     /// Narrows it; values that are no numbers are left to SQLite.
     fn narrow(&mut self, comparison: Comparison, value: ValueRef<'_>) {
         let (floor, ceiling) = match value {
@@ -52,6 +61,24 @@ impl Range {
         if comparison != Comparison::Least {
             self.last = self.last.min(ceiling);
         }
+    }
+
+    /// Narrows it to where one of these values is. A text may be a number to SQLite.
+    fn narrow_to_any(&mut self, values: &[ValueRef<'_>]) {
+        if values.iter().any(|value| matches!(value, ValueRef::Text(_) | ValueRef::Blob(_))) {
+            return;
+        }
+        let mut of_all = Range { first: i64::MAX, last: i64::MIN };
+        for value in values {
+            let mut of_one = Range::default();
+            of_one.narrow(Comparison::Equal, *value);
+            if of_one != Range::default() {
+                of_all.first = of_all.first.min(of_one.first);
+                of_all.last = of_all.last.max(of_one.last);
+            }
+        }
+        self.first = self.first.max(of_all.first);
+        self.last = self.last.min(of_all.last);
     }
 
     fn has(self, value: i64) -> bool {
@@ -122,8 +149,8 @@ impl Conditions {
             column::FUNCTION => self.functions = texts(values),
             column::PID => self.pids = numbers(values),
             column::TID => self.tids = numbers(values),
-            column::START => values.iter().for_each(|value| self.start.narrow(comparison, *value)),
-            column::DURATION => values.iter().for_each(|value| self.duration.narrow(comparison, *value)),
+            column::START => self.start.add(comparison, values),
+            column::DURATION => self.duration.add(comparison, values),
             _ => {}
         }
     }
@@ -172,5 +199,18 @@ mod tests {
         assert_eq!(range, Range { first: 1, last: 9 });
         range.narrow(Comparison::Least, ValueRef::Real(1e300));
         assert!(!range.has(9) && range.first == i64::MAX);
+    }
+
+    #[test]
+    fn one_of_several_values_may_be_any_of_them() {
+        let of = |values: &[ValueRef<'_>]| {
+            let mut range = Range::default();
+            range.add(Comparison::OneOf, values);
+            range
+        };
+        let (one, nine) = (ValueRef::Integer(1), ValueRef::Real(8.5));
+        assert_eq!(of(&[nine, one, ValueRef::Null]), Range { first: 1, last: 9 });
+        assert_eq!(of(&[one, ValueRef::Text(b"20")]), Range::default());
+        assert!(!of(&[ValueRef::Null]).has(0));
     }
 }

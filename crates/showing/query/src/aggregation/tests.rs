@@ -259,7 +259,7 @@ impl Random {
 /// `EVERYCALL_QUERIES=100000` for more.
 #[test]
 fn random_queries_have_the_results_of_sqlite() {
-    let queries = std::env::var("EVERYCALL_QUERIES").ok().and_then(|count| count.parse().ok()).unwrap_or(300);
+    let queries = std::env::var("EVERYCALL_QUERIES").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
     // The small ones.
     let mut databases = databases(&TRACES[..3]);
     let mut random = Random(20_261_129);
@@ -269,5 +269,7 @@ fn random_queries_have_the_results_of_sqlite() {
         planned += usize::from(plan(&query, "groups").is_some());
         same(&mut databases, &query);
     }
+    // SQLite sees no call whose times aren't among these.
+    same(&mut databases, "select count(*) from slices where start_ns in (15, 19, 1695)");
     assert!(planned * 10 > queries * 7, "{planned} of {queries} were planned");
 }
