@@ -19,8 +19,8 @@ pub const NOTE_MODULE: u32 = 2;
 pub const RUNTIME_ABI: u32 = 8;
 
 wire_struct! {
-    /// A site of mode `nops`: on x86-64, 5 bytes within one aligned 8-byte word, and sites of kind
-    /// [`site_kind::RETURN`] have no alignment; on 64-bit Arm, two instructions.
+    /// A site of mode `nops`: [`SITE_SIZE`](crate::arch::SITE_SIZE) bytes, of which a part within
+    /// one aligned word changes. Sites of kind [`site_kind::RETURN`] have no alignment.
     pub struct Site [12] {
         /// The site's address minus the address of this field.
         pub site: i32,
@@ -40,7 +40,7 @@ pub mod site_kind {
     /// The function is about to jump into another.
     pub const TAIL_EXIT: u32 = 2;
     /// The function is about to return, by a plain `ret` after the site. As compiled, the site
-    /// itself begins with `ret`. Of x86-64 only.
+    /// itself begins with `ret`. Not every machine has it.
     pub const RETURN: u32 = 3;
 }
 
