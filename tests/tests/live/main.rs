@@ -5,3 +5,4 @@ mod follow;
 mod left_out;
 mod live_table;
 mod selection;
+mod view;

@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use everycall_tests::workloads::{Build, FunctionTable, Linkage, TraceCounts, Workload, of_oracle, of_trace};
-use everycall_tests::{Mode, Place, everycall, found, is_full, successful};
+use everycall_tests::{Mode, Place, Standing, everycall, found, is_full, successful};
 use serde_json::{Value, json};
 
 #[path = "../../../crates/building/compiler/tests/support/image.rs"]
@@ -398,6 +398,19 @@ fn views() {
     }
 }
 
+/// The page of a program that runs goes on with it, and is frozen by a key.
+#[test]
+fn a_running_program_in_a_browser() {
+    if std::env::var_os("EVERYCALL_SKIP_BROWSER").is_some_and(|value| value == "1") {
+        println!("skipped: no page was opened, as EVERYCALL_SKIP_BROWSER=1 asks");
+        return;
+    }
+    let place = Place::new("view-browser");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "selected.c", "-pthread"], "selected");
+    let standing = Standing::alone(&program, &["1"]);
+    browser::look_at_running(&place, standing.pid, "work_one");
+}
+
 /// The page's files in the repository are those that its sources give.
 #[test]
 fn the_page_is_built_from_its_sources() {
@@ -545,6 +558,24 @@ mod browser {
         lines
     }
 
+    /// Looks at the page of a process that runs; `find` is one of its functions.
+    pub fn look_at_running(place: &Place, pid: u32, find: &str) {
+        let browser = target_folder().join("browser");
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser");
+        install(&own, &browser);
+        let shots = browser.join("screenshots");
+        fs::create_dir_all(&shots).expect("a folder in the target folder");
+        let mut servers = Servers(Vec::new());
+        let address = servers.start_with(&["--keep", "256K", &pid.to_string()]);
+        let list = json!({ "chromium": chromium(), "screenshots": shots, "address": address, "find": find });
+        let list = place.write("live.json", &list.to_string());
+        let mut node = Command::new("node");
+        node.arg(own.join("live.js")).arg(list).env("NODE_PATH", browser.join("node_modules"));
+        let said = String::from_utf8(ended_well(&mut node).stdout).expect("text");
+        let page: Value = serde_json::from_str(said.trim()).expect("a line of JSON");
+        assert_eq!(page["problems"], json!([]), "see {}", shots.display());
+    }
+
     /// The numbers that the page is to show. What they lack is said on standard error.
     fn report_of(file: &Path) -> String {
         let mut report = Command::new(super::everycall());
@@ -558,8 +589,13 @@ mod browser {
     impl Servers {
         /// Starts one; its address.
         fn start(&mut self, file: &Path) -> String {
+            self.start_with(&[file.to_str().expect("a path")])
+        }
+
+        /// Starts one with these arguments; its address.
+        pub fn start_with(&mut self, words: &[&str]) -> String {
             let mut view = Command::new(super::everycall());
-            view.args(["view", "--no-browser"]).arg(file).stdout(std::process::Stdio::piped());
+            view.args(["view", "--no-browser"]).args(words).stdout(std::process::Stdio::piped());
             let mut child = view.spawn().expect("everycall starts");
             let mut said = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
             self.0.push(child);

@@ -11,7 +11,7 @@ use everycall_format::arena::{ModuleEntry, module_flags, module_state};
 use everycall_format::control_socket::{Reply, status};
 use everycall_format::stamp;
 use everycall_io::say;
-use everycall_live::{Control, LiveArena, ProcessFacts};
+use everycall_live::{Control, LiveArena, LiveError, ProcessFacts, Reached};
 use everycall_patterns::{FunctionTable, TableError};
 use everycall_recorder::SharedTriggers;
 use everycall_triggers::{Numbers, Trigger, numbers_beside};
@@ -46,7 +46,12 @@ impl Program {
     pub fn attach(pid: u32) -> Result<Program, Failure> {
         let arena = everycall_live::attach(pid)
             .map_err(|error| Failure::new(exit_code::FAILED, format!("process {pid}: {error}")))?;
-        Ok(Program { pid, arena: Arc::new(arena), over: None })
+        Ok(Program::running(pid, arena))
+    }
+
+    /// A process whose memory was found.
+    pub fn running(pid: u32, arena: LiveArena) -> Program {
+        Program { pid, arena: Arc::new(arena), over: None }
     }
 
     /// Records all functions from now on, or none.
@@ -257,6 +262,23 @@ pub fn clock_note(program: &Program, wanted: Option<EventTimes>) {
     if wanted != stamp::EXACT && program.arena.header().stamps != wanted {
         say!("everycall: all events of {program} have times of their own, and cost as much: {WHY_EXACT}");
     }
+}
+
+/// Why the memory of process `pid` can't be reached. Of a recorder, it says which process to name
+/// with `verb` instead.
+pub fn not_attached(pid: u32, verb: &str, error: &LiveError) -> Failure {
+    let (listed, _) = everycall_live::list();
+    let recorded = listed.iter().filter(|listed| listed.reached == Reached::Recorder(pid));
+    let programs: Vec<String> = recorded.map(|listed| listed.process.pid.to_string()).collect();
+    let reason = if programs.is_empty() {
+        error.to_string()
+    } else {
+        let of = if programs.len() == 1 { "its program" } else { "its programs" };
+        let what = if verb == "snapshot" { "take a snapshot of" } else { "name" };
+        let programs = programs.join(" ");
+        format!("this is `everycall record` itself; {what} {of}: everycall {verb} {programs}")
+    };
+    Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"))
 }
 
 /// `app-1234.ect`.

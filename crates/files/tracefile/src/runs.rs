@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::thread;
 
 use everycall_format::Wire as _;
-use everycall_format::ect::{EVENTS_PAYLOAD_MAX, EventsRecord, chunk};
+use everycall_format::ect::{EVENTS_PAYLOAD_MAX, EventsRecord, chunk, encoding};
 use everycall_format::event::WORD_SIZE;
 
 use crate::chunk_writer::ChunkWriter;
@@ -39,6 +39,8 @@ pub struct Runs {
     filled: usize,
     /// The place of the segment that can follow in the same chunk.
     next: Option<Place>,
+    /// Whether words are written as they are.
+    is_raw: bool,
 }
 
 /// Segments that follow each other, for one chunk.
@@ -55,11 +57,17 @@ struct Run {
 impl Default for Runs {
     fn default() -> Runs {
         let limit = thread::available_parallelism().map_or(1, NonZero::get).min(RUNS_MAX);
-        Runs { limit, runs: Vec::new(), filled: 0, next: None }
+        Runs { limit, runs: Vec::new(), filled: 0, next: None, is_raw: false }
     }
 }
 
 impl Runs {
+    /// Chunks that aren't compressed: for files that are read at once, and not kept.
+    #[must_use]
+    pub fn as_they_are() -> Runs {
+        Runs { limit: 1, is_raw: true, ..Runs::default() }
+    }
+
     /// Adds a segment with the words `bytes`: a whole one, or a thread's last.
     ///
     /// # Errors
@@ -119,9 +127,14 @@ impl Runs {
         let runs = &mut self.runs[..self.filled];
         self.filled = 0;
         self.next = None;
-        pack(runs);
+        if !self.is_raw {
+            pack(runs);
+        }
         for run in &mut *runs {
-            let (encoding, packed) = run.packer.packed(&run.bytes);
+            let (encoding, packed) = match self.is_raw {
+                true => (encoding::RAW, &run.bytes[..]),
+                false => run.packer.packed(&run.bytes),
+            };
             let record = EventsRecord {
                 snapshot: run.first.snapshot,
                 thread: run.first.thread,

@@ -8,6 +8,7 @@
 //! pinner      this process's entry in the table of pinners; entries of dead processes
 //! take        pins all segments of all threads at once, copies those still being written
 //! follow      what threads have written since the last look
+//! recent      the newest of that, in bounded memory
 //! stream      a session's events, written to a file while the process runs
 //! write       the trace file, segment by segment; each is unpinned as soon as it is copied
 //! control     the socket by which others choose what it records
@@ -43,6 +44,7 @@ mod mapping;
 mod names;
 mod pinner;
 mod process;
+mod recent;
 #[cfg(test)]
 mod scribbled;
 mod states;
@@ -58,6 +60,7 @@ pub use find::{attach, attach_to_file};
 pub use follow::{Follower, RingOwner, Settled, Written};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
+pub use recent::{Picture, Recent};
 pub use stream::{SessionStream, StreamError};
 pub use take::{SessionFacts, Snapshot, cpu_nanoseconds, now_ticks, take};
 pub use write::{write_counts, write_kept};

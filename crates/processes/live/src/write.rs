@@ -98,7 +98,12 @@ impl Frame<'_> {
     }
 
     /// Writes what a file begins with. `ending` is the process's, one of [`image_end`].
-    fn begin<W: Write>(&self, file: &mut ChunkWriter<W>, tool_version: &str, ending: u32) -> io::Result<()> {
+    pub fn begin<W: Write>(
+        &self,
+        file: &mut ChunkWriter<W>,
+        tool_version: &str,
+        ending: u32,
+    ) -> io::Result<()> {
         file.chunk(chunk::META, &[&self.meta(tool_version)])?;
         file.chunk(chunk::CLOCK, &[&array(&self.clock_readings())])?;
         let (process, command) = self.process();
@@ -109,7 +114,7 @@ impl Frame<'_> {
     }
 
     /// A snapshot with so many threads.
-    fn snapshot(
+    pub fn snapshot(
         &self,
         snapshot: u32,
         reason: u32,

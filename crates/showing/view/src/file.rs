@@ -39,12 +39,14 @@ pub(crate) struct SharedInput {
     pub names: NameOptions,
     /// Which calls are counted.
     pub filter: Filter,
+    /// Of a state of a running program: where what is shown begins, in ticks; 0 for all of it.
+    pub begin_ticks: Option<u64>,
 }
 
 impl SharedInput {
     pub fn new(input: Input, filter: Filter) -> SharedInput {
         let Input { path, file, names } = input;
-        SharedInput { path, file: Arc::new(file), names, filter }
+        SharedInput { path, file: Arc::new(file), names, filter, begin_ticks: None }
     }
 }
 
@@ -70,6 +72,11 @@ pub(crate) struct File {
     pub threads: Vec<Thread>,
     /// By thread: its index in the trace.
     pub indices: Vec<usize>,
+    /// Whether it is a state of a running program, the newest events of it.
+    pub is_state: bool,
+    /// When what is shown begins, in nanoseconds since the trace's origin: earlier events of some
+    /// threads may be missing. 0 for all of it.
+    pub begin_ns: u64,
     /// When the trace ends, in nanoseconds since its origin.
     pub end_ns: u64,
     /// By thread.
@@ -164,6 +171,7 @@ impl File {
         let indices = (0..threads.len()).map(|thread| source.index(thread).unwrap_or(usize::MAX)).collect();
         let end_ns = source.end_ns();
         let filter = resolved(&input.filter, &source);
+        let begin_ns = input.begin_ticks.map_or(0, |ticks| trace.clock().ns(ticks));
         let track = |_: &Thread| {
             RwLock::new(Track {
                 levels: Levels::new(end_ns, 0),
@@ -184,6 +192,8 @@ impl File {
             tracks,
             threads,
             indices,
+            is_state: input.begin_ticks.is_some(),
+            begin_ns,
             end_ns,
             options: input.names.clone(),
             filter,

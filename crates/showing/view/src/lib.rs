@@ -8,6 +8,7 @@
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel; cell: of a call or several
 //! packed, spill    its cells in little memory, or in a temporary file
+//! running          a program that runs: one small trace after the other
 //! window           calls from the file, where levels are too coarse
 //! counted          calls that were counted beside the rings
 //! answers          values about the files, for a viewer in this process, such as the terminal's
@@ -49,6 +50,7 @@ mod parts;
 mod peers;
 mod read;
 mod requests;
+mod running;
 mod series;
 mod server;
 mod sketch;
@@ -63,5 +65,6 @@ pub use everycall_answers::bits;
 pub use file::Input;
 pub use functions::FunctionFacts;
 pub use library::{Library, STOPPED};
+pub use running::{Newest, Running, RunningFacts, States};
 pub use series::Point;
 pub use server::Server;

@@ -29,6 +29,8 @@ use everycall_answers::SourceText;
 /// All files that are viewed.
 pub struct Library {
     pub(crate) functions: SharedFunctions,
+    /// Which state of a running program it is of.
+    pub(crate) generation: Option<u64>,
     filter: Filter,
     /// Whether long answers are to end, as no client waits for them any more.
     stop: Arc<AtomicBool>,
@@ -171,6 +173,7 @@ impl Library {
         let slots = inputs.iter().enumerate().map(slot).collect();
         let library = Arc::new(Library {
             functions: SharedFunctions::default(),
+            generation: None,
             filter,
             stop: Arc::default(),
             files: Mutex::new(slots),
@@ -181,6 +184,30 @@ impl Library {
             let of_thread = Arc::clone(&library);
             thread("read", move || of_thread.run(index, input))?;
         }
+        Ok(library)
+    }
+
+    /// One file, a state of a running program from some ticks on, read completely. Functions have
+    /// the numbers that they had in earlier states.
+    pub(crate) fn of_state(
+        generation: u64,
+        functions: SharedFunctions,
+        input: Input,
+        begin_ticks: u64,
+    ) -> Result<Library, String> {
+        let slot = Slot::Opening { path: input.path.clone(), glance: glance(0, &input) };
+        let library = Library {
+            functions,
+            generation: Some(generation),
+            filter: Filter::default(),
+            stop: Arc::default(),
+            files: Mutex::new(vec![slot]),
+            opened: Condvar::new(),
+            sources: Mutex::default(),
+        };
+        let input =
+            SharedInput { begin_ticks: Some(begin_ticks), ..SharedInput::new(input, Filter::default()) };
+        library.read_in_order(0, &input, None)?;
         Ok(library)
     }
 

@@ -25,6 +25,8 @@ const BATCH: usize = 8192;
 const LABELS_MAX: usize = 1000;
 /// The text of a track's beginning, if its events were overwritten.
 const OVERWRITTEN: &str = "not known: newer events have overwritten those of this time";
+/// The text of a track's beginning, if its events aren't kept any more.
+const NOT_KEPT: &str = "not kept: this is older than the newest events";
 /// Bytes of the summary levels of all tracks of a file in memory.
 const LEVELS_MAX: usize = 256 << 20;
 /// Bytes of those in temporary files.
@@ -195,7 +197,7 @@ fn relieve(file: &File, spilled: &mut Vec<u64>) -> bool {
 
 /// Parts of the density per nanosecond.
 fn scale(file: &File) -> f64 {
-    DENSITY as f64 / (file.end_ns.max(1) as f64)
+    DENSITY as f64 / (file.end_ns.saturating_sub(file.begin_ns).max(1) as f64)
 }
 
 fn is_begin(event: &TimelineEvent) -> bool {
@@ -311,7 +313,11 @@ impl Reading<'_> {
         let info = self.file.indices.get(self.thread).and_then(|at| self.file.trace.threads().get(*at));
         let Some((at, to)) = info.and_then(ThreadInfo::overwritten_ns) else { return };
         let Some(mut track) = self.file.track_mut(self.thread) else { return };
-        track.marks.add(Item { at, to, kind: Kind::Loss, text: Text::Off(OVERWRITTEN), count: 1 });
+        let (kind, text) = match self.file.is_state {
+            true => (Kind::Off, Text::Off(NOT_KEPT)),
+            false => (Kind::Loss, Text::Off(OVERWRITTEN)),
+        };
+        track.marks.add(Item { at, to, kind, text, count: 1 });
     }
 
     /// After the last event.
@@ -322,7 +328,8 @@ impl Reading<'_> {
 
     #[inline]
     fn count(&self, track: &mut Track, at_ns: u64) {
-        let part = (at_ns as f64 * self.scale) as usize;
+        let Some(since) = at_ns.checked_sub(self.file.begin_ns) else { return };
+        let part = (since as f64 * self.scale) as usize;
         if let Some(count) = track.density.get_mut(part.min(DENSITY - 1)) {
             *count = count.saturating_add(1);
         }

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::answers::{self as give, Answered};
 use crate::http::Answer;
 use crate::library::Library;
+use crate::running::States;
 use everycall_answers::Query;
 
 pub(crate) const JSON: &str = "application/json";
@@ -18,7 +19,30 @@ pub(crate) fn error(status: u16, sentence: &str) -> Answer {
 
 /// The answer to a request.
 pub(crate) fn answer(library: &Library, path: &str, query: &str) -> Answer {
-    match answered(library, path, &Query::parse(query)) {
+    answer_parsed(library, path, &Query::parse(query))
+}
+
+/// The answer to a request about a running program: from the state that it names, or the newest.
+pub(crate) fn answer_running(states: &States, path: &str, query: &Query) -> Answer {
+    let number = match query.number("generation") {
+        Ok(number) => number,
+        Err(sentence) => return error(400, &sentence),
+    };
+    if path == "running" {
+        let is_frozen = query.text("frozen").is_some();
+        return match json_of(|| Ok(states.told(number, is_frozen))) {
+            Ok((kind, body)) => Answer { status: 200, kind, body },
+            Err(sentence) => error(400, &sentence),
+        };
+    }
+    match states.state(number) {
+        Ok(library) => answer_parsed(&library, path, query),
+        Err(sentence) => error(400, &sentence),
+    }
+}
+
+fn answer_parsed(library: &Library, path: &str, query: &Query) -> Answer {
+    match answered(library, path, query) {
         Some(Ok((kind, body))) => Answer { status: 200, kind, body },
         Some(Err(sentence)) => error(400, &sentence),
         None => error(404, "the viewer has no such answer"),

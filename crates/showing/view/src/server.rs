@@ -12,7 +12,9 @@ use crate::http::{Answer, Rules, read_head};
 use crate::library::Library;
 use crate::peers;
 use crate::requests;
+use crate::running::States;
 use crate::threads::thread;
+use everycall_answers::Query;
 
 /// Connections at once that have shown the secret; a browser opens six.
 const CONNECTIONS_MAX: usize = 64;
@@ -62,9 +64,22 @@ impl Server {
     ///
     /// Those of the system: no thread can be started.
     pub fn serve(self, library: Arc<Library>, ends_with_page: bool) -> io::Result<()> {
+        self.serve_what(Served::Files(library), ends_with_page)
+    }
+
+    /// As [`Server::serve`], with a running program.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: no thread can be started.
+    pub fn serve_running(self, states: Arc<States>, ends_with_page: bool) -> io::Result<()> {
+        self.serve_what(Served::Running(states), ends_with_page)
+    }
+
+    fn serve_what(self, served: Served, ends_with_page: bool) -> io::Result<()> {
         let state = Arc::new(State {
             rules: self.rules,
-            library,
+            served,
             begun: Instant::now(),
             seen_ms: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
@@ -89,9 +104,15 @@ impl Server {
     }
 }
 
+/// What the page shows.
+enum Served {
+    Files(Arc<Library>),
+    Running(Arc<States>),
+}
+
 struct State {
     rules: Rules,
-    library: Arc<Library>,
+    served: Served,
     begun: Instant,
     /// When the page last said that it is there, in milliseconds since `begun`; 0 for never.
     seen_ms: AtomicU64,
@@ -227,7 +248,15 @@ impl State {
             self.see();
             return Answer { status: 200, kind: requests::JSON, body: b"{}".to_vec() };
         }
-        requests::answer(&self.library, path, query)
+        match &self.served {
+            Served::Files(library) => requests::answer(library, path, query),
+            Served::Running(states) => {
+                if path == "running" {
+                    self.see();
+                }
+                requests::answer_running(states, path, &Query::parse(query))
+            }
+        }
     }
 
     /// The page is there.

@@ -213,6 +213,24 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
+        "everycall view PID",
+        So(
+            "everycall view --no-browser $SERVER > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
+        ),
+    ),
+    (
+        "everycall view --live -- ./app",
+        So(
+            "everycall view --no-browser --live -- ./app args > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
+        ),
+    ),
+    (
+        "everycall view PID --no-browser --port 7777",
+        So(
+            "everycall view --no-browser $SERVER > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
+        ),
+    ),
+    (
         "everycall import -o app.ect uftrace.data",
         So("everycall import -q -o import.ect uftrace.data && everycall replay import.ect | grep -q fib"),
     ),

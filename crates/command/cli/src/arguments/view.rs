@@ -1,17 +1,28 @@
 //! `view`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::common::{FilterArguments, Force, SymbolArguments, existing_folder};
+use super::common::{FilterArguments, Force, SymbolArguments, existing_folder, large_size};
 
 /// `view`.
 #[derive(Debug, Args)]
 pub struct ViewArguments {
-    /// Trace files; two can be compared
-    #[arg(required = true, value_name = "TRACE")]
+    /// Trace files, of which two can be compared; or the process id of a traced program that runs,
+    /// as `everycall ps` lists it
+    #[arg(required_unless_present = "command", value_name = "TRACE|PID", conflicts_with = "command")]
     pub traces: Vec<PathBuf>,
+    /// Show a program while it runs: the process that is named, or the one that is started
+    ///
+    /// The timeline follows the newest calls. Of a program that is started, everything is shown from
+    /// its first call on, as far as --keep has room.
+    #[arg(long, conflicts_with_all = ["html", "kept", "since", "until"])]
+    pub live: bool,
+    /// With a running program: memory for its newest events, such as 64M; an event takes 8 bytes
+    #[arg(long, value_name = "SIZE", value_parser = large_size, default_value = "32M")]
+    pub keep: u64,
     /// Print the page's address, and leave it to you to open it
     ///
     /// It serves until Ctrl-C.
@@ -45,4 +56,7 @@ pub struct ViewArguments {
     pub filter: FilterArguments,
     #[command(flatten)]
     pub symbols: SymbolArguments,
+    /// With --live: the program to start, and its arguments
+    #[arg(last = true, value_name = "PROGRAM", requires = "live")]
+    pub command: Vec<OsString>,
 }

@@ -13,4 +13,5 @@ pub mod program;
 pub mod progress;
 pub mod ring_size;
 pub mod rotation;
+pub mod watched;
 pub mod written;

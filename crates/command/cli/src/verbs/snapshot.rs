@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use everycall_io::say;
-use everycall_live::Reached;
 use everycall_units::Duration;
 
 use crate::arguments::SnapshotArguments;
@@ -14,7 +13,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output, clean};
 use crate::recording::written::{self, Moment};
-use crate::running::default_output;
+use crate::running::{default_output, not_attached};
 
 /// Runs the verb.
 pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
@@ -43,10 +42,7 @@ pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
 fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
     let failed =
         |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
-    let arena = everycall_live::attach(pid).map_err(|error| match recorded_by(pid).as_slice() {
-        [] => failed(&error),
-        programs => failed(&recorder(programs)),
-    })?;
+    let arena = everycall_live::attach(pid).map_err(|error| not_attached(pid, "snapshot", &error))?;
     let default = || default_output(arena.process());
     let output = Destination::of_process(pid, arguments.output.as_deref(), arguments.force, default);
     let output = output.keeping_old();
@@ -70,19 +66,4 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
         written::print(&summary, &output.path, Moment::Snapshot(arguments.last));
     }
     Ok(())
-}
-
-/// The programs that process `pid` records, if it is a recorder.
-fn recorded_by(pid: u32) -> Vec<u32> {
-    let (listed, _) = everycall_live::list();
-    let recorded = listed.iter().filter(|listed| listed.reached == Reached::Recorder(pid));
-    recorded.map(|listed| listed.process.pid).collect()
-}
-
-/// The message that a process isn't traced, but is a recorder.
-fn recorder(programs: &[u32]) -> String {
-    let shown: Vec<String> = programs.iter().map(u32::to_string).collect();
-    let shown = shown.join(" ");
-    let program = if programs.len() == 1 { "its program" } else { "its programs" };
-    format!("this is `everycall record` itself; take a snapshot of {program}: everycall snapshot {shown}")
 }

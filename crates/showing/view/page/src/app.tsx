@@ -3,6 +3,7 @@
 import { render } from 'preact';
 import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
+import { Live } from './live';
 import { Names } from './names';
 import { local, remote } from './source';
 import { Store, useStore } from './store';
@@ -19,8 +20,9 @@ const POLL_MS = 500;
 const ALIVE_MS = 5000;
 
 function App({ store }: { store: Store }): JSX.Element {
-  useStore(store, ({ theme, trouble, state }) => [theme, trouble, state.theme]);
-  const theme = store.theme;
+  useStore(store, ({ theme, trouble, state, live }) => [theme, trouble, state.theme, live?.trouble]);
+  const { theme } = store;
+  const trouble = store.trouble ?? store.live?.trouble ?? null;
   useEffect(() => {
     document.documentElement.dataset.theme = theme;
   }, [theme]);
@@ -33,7 +35,7 @@ function App({ store }: { store: Store }): JSX.Element {
   return (
     <>
       <Header store={store} />
-      {store.trouble !== null && <p class="trouble" role="alert">{visible(store.trouble)}</p>}
+      {trouble !== null && <p class="trouble" role="alert">{visible(trouble)}</p>}
       <nav class="overview" aria-label="Overview" style={{ paddingLeft: `${GUTTER}px` }}><Minimap store={store} /></nav>
       <main>
         <Timeline store={store} />
@@ -68,7 +70,7 @@ async function follow(store: Store): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     try {
       const trace = await store.source.trace();
-      if (trace.functions !== store.names.size) store.names = new Names(store.source, trace.functions, () => store.changed());
+      store.names.grow(trace.functions);
       store.setTrace(trace);
       (window as unknown as { everycall?: { view: View } }).everycall?.view.refresh();
     } catch {
@@ -103,10 +105,14 @@ async function start(): Promise<void> {
     store.names = new Names(source, store.trace.functions, () => store.changed());
     document.title = `${programOf(store.trace)} \u2013 everycall`;
     note.remove();
+    if (store.trace.generation !== undefined) {
+      source.generation = store.trace.generation;
+      store.live = new Live(store, source);
+    }
     render(<App store={store} />, root);
     store.search();
     store.showNamed();
-    void follow(store);
+    void (store.live?.run() ?? follow(store));
     if (!source.isLocal) keepAlive(store);
   } catch (error) {
     note.className = 'opening bad';

@@ -10,11 +10,17 @@ const DRAWN = 240;
 export class Names {
   private readonly functions: (Func | undefined)[] = [];
   private readonly drawn: (string | undefined)[] = [];
-  private readonly asked = new Set<number>();
+  /** By piece: how many functions there were when it was asked for. */
+  private readonly asked = new Map<number, number>();
   /** Grows with what is known. */
   version = 0;
 
-  constructor(private readonly source: Source, readonly size: number, private readonly changed: () => void) {}
+  constructor(private readonly source: Source, public size: number, private readonly changed: () => void) {}
+
+  /** More functions are known. */
+  grow(size: number): void {
+    this.size = Math.max(this.size, size);
+  }
 
   get(id: number): Func | undefined {
     const func = this.functions[id];
@@ -38,9 +44,10 @@ export class Names {
   }
 
   private ask(piece: number): void {
-    if (this.asked.has(piece)) return;
-    this.asked.add(piece);
-    this.source.functions(piece * PIECE, Math.min(this.size, (piece + 1) * PIECE)).then((got) => {
+    const size = Math.min(this.size, (piece + 1) * PIECE);
+    if ((this.asked.get(piece) ?? 0) >= size) return;
+    this.asked.set(piece, size);
+    this.source.functions(piece * PIECE, size).then((got) => {
       for (const func of got) this.functions[func.id] = func;
       this.version++;
       this.changed();

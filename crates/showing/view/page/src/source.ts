@@ -19,6 +19,7 @@ export function makeSource(ask: Ask, isLocal: boolean): t.Source {
   const place = (track: number, at: number, depth: number): Query => ({ track: String(track), at: String(at), depth: String(depth) });
   return {
     isLocal,
+    generation: null,
     trace: () => get('trace'),
     functions: (from, to) => get('functions', { from: String(from), to: String(to) }),
     slices: (of, [first, end]) => get('slices', { ...window(of), depths: `${first}-${end}` }),
@@ -46,8 +47,11 @@ export function makeSource(ask: Ask, isLocal: boolean): t.Source {
 
 /** The server that gave out the page. */
 export function remote(): t.Source {
-  return makeSource(async (path, query) => {
-    const response = await fetch(`./${path}?${new URLSearchParams(query)}`);
+  const source = makeSource(async (path, query) => {
+    // The contents are always those of the newest state.
+    const isOfState = source.generation !== null && path !== 'trace';
+    const asked = new URLSearchParams(isOfState ? { ...query, generation: String(source.generation) } : query);
+    const response = await fetch(`./${path}?${asked}`);
     if (!response.ok) {
       const said = (await response.json().catch(() => null)) as { error?: string } | null;
       throw new Error(said?.error ?? `The server answered with status ${response.status}.`);
@@ -59,6 +63,13 @@ export function remote(): t.Source {
     if (depths > 0) for (const slices of all) slices.depth = Uint32Array.from(slices.depth, (depth) => depth + depths);
     return all;
   }, false);
+  source.running = async (isFrozen) => {
+    const query = new URLSearchParams({ generation: String(source.generation ?? 0), ...(isFrozen ? { frozen: '1' } : {}) });
+    const response = await fetch(`./running?${query}`);
+    if (!response.ok) throw new Error(`The server answered with status ${response.status}.`);
+    return (await response.json()) as t.RunningFacts;
+  };
+  return source;
 }
 
 /** The data in this page, answered by a worker with this code. */

@@ -1,6 +1,7 @@
 // Holds the state, tells who looks at it, and keeps the page's address in step with it.
 
 import { useEffect, useReducer, useRef } from 'preact/hooks';
+import type { Live } from './live';
 import type { Names } from './names';
 import { fromFragment, soughtOf, toFragment } from './state';
 import type { State } from './state';
@@ -25,6 +26,8 @@ export class Store {
   /** A connection that is gone, or what else there is to say to everybody. */
   trouble: string | null = null;
   helpIsOpen = false;
+  /** Of a program that runs. */
+  live: Live | null = null;
   private readonly listeners = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private searched = '';
@@ -84,11 +87,34 @@ export class Store {
     }
   }
 
+  /** All that there is to see. */
+  get whole(): State['view'] {
+    const from = this.trace.begin_ns ?? 0;
+    return { from, to: Math.max(from + 1, this.trace.duration_ns) };
+  }
+
+  get isWhole(): boolean {
+    const { view } = this.state;
+    return view.from === this.whole.from && view.to === this.whole.to;
+  }
+
+  /** A newer state of a running program; `numbers`: those of its tracks that have changed. */
+  setState(trace: Trace, numbers: ReadonlyMap<number, number>): void {
+    this.trace = trace;
+    this.tracks.clear();
+    this.index();
+    if (numbers.size > 0) {
+      const collapsed = [...this.state.collapsed].map((key) => (key.startsWith('t') ? `t${numbers.get(Number(key.slice(1))) ?? key.slice(1)}` : key));
+      this.state = { ...this.state, collapsed: new Set(collapsed), selection: null, mark: null, range: null };
+    }
+    this.changed();
+  }
+
   setTrace(trace: Trace): void {
-    const isWhole = this.state.view.from === 0 && this.state.view.to === Math.max(1, this.trace.duration_ns);
+    const { isWhole } = this;
     this.trace = trace;
     this.index();
-    if (isWhole) this.state = { ...this.state, view: { from: 0, to: Math.max(1, trace.duration_ns) } };
+    if (isWhole) this.state = { ...this.state, view: this.whole };
     this.changed();
     this.showNamed();
   }
@@ -106,6 +132,15 @@ export class Store {
     this.changed();
   }
 
+  /** Searches once more: there is more to be found. */
+  searchAgain(): void {
+    if (soughtOf(this.state) === null || this.isSearching) return;
+    const { next } = this;
+    this.searched = '';
+    this.search();
+    this.next = next;
+  }
+
   /** Searches, if what is sought has changed. */
   search(): void {
     const sought = soughtOf(this.state);
@@ -120,7 +155,7 @@ export class Store {
       return;
     }
     this.isSearching = true;
-    const end = Math.max(1, this.trace.duration_ns);
+    const { from: begin, to: end } = this.whole;
     const functions = 'q' in sought
       ? this.source.search(sought.q, 1000).then((found) => {
         if (number !== this.searchNumber) return;
@@ -132,7 +167,7 @@ export class Store {
         this.found = null;
         this.soughtFunctions = new Set([sought.func]);
       });
-    Promise.all([functions, this.source.hits(sought, 0, end, 1200).then((hits) => {
+    Promise.all([functions, this.source.hits(sought, begin, end, 1200).then((hits) => {
       if (number === this.searchNumber) this.hits = hits;
     })]).catch((error: unknown) => {
       if (number !== this.searchNumber) return;
@@ -149,6 +184,7 @@ export class Store {
   async step(isBackwards: boolean): Promise<void> {
     const sought = soughtOf(this.state);
     if (!sought) return;
+    this.live?.freeze();
     const { selection } = this.state;
     const from: Hit | null = this.next?.hit ?? (selection ? { ...selection } : null);
     try {
@@ -182,6 +218,7 @@ export class Store {
 
   /** Selects a call; `how` it comes into view. */
   select(place: Place, how: 'stay' | 'into view' | 'zoom'): void {
+    this.live?.freeze();
     const { track, from, to, depth } = place;
     const change: Partial<State> = { selection: { track, from, to, depth }, mark: null };
     if (how !== 'stay') {

@@ -69,6 +69,10 @@ export interface Trace {
   /** Since 1970; as text, since it is above 2^53. */
   begin_wall_ns?: string | number | null;
   duration_ns: number;
+  /** Of a running program: where what is kept of it begins. */
+  begin_ns?: number;
+  /** Of a running program: the number of this state of it. */
+  generation?: number;
   events: number;
   /** `events` is an estimate: they are being counted. */
   counting?: boolean;
@@ -359,8 +363,28 @@ export interface Window {
   pixels: number;
 }
 
+/** What a running program does, and which state of it is the newest. */
+export interface RunningFacts {
+  generation: number;
+  /** Whether the state that the page looks at is still there. */
+  held: boolean;
+  /** Why no newer state could be made. */
+  failed: string | null;
+  /** Why it isn't read any more. */
+  over: string | null;
+  notes: string[];
+  /** Events that were overwritten before they were read. */
+  lost: number;
+  kept_bytes: number;
+  most_bytes: number;
+}
+
 /** Where the page has its data from. */
 export interface Source {
+  /** The state of a running program that answers are of; null: there are none, or the newest. */
+  generation: number | null;
+  /** Of a running program. */
+  running?(isFrozen: boolean): Promise<RunningFacts>;
   /** Nothing has to be fetched: the data is in the page. */
   readonly isLocal: boolean;
   trace(): Promise<Trace>;

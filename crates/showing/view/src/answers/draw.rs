@@ -569,17 +569,23 @@ fn spread(counts: &mut [u64], pixel: f64, (from, to): (u64, u64), events: u64) {
     }
 }
 
-/// How many entries and exits there are at each pixel of the whole trace.
+/// Where what is shown of the files begins, in nanoseconds since their origin.
+pub(crate) fn begin_ns(files: &[std::sync::Arc<OpenFile>]) -> u64 {
+    files.iter().map(|open| open.file.begin_ns).min().unwrap_or(0)
+}
+
+/// How many entries and exits there are at each pixel of the whole trace, or of what is shown of a
+/// running program.
 ///
 /// # Errors
 ///
 /// A sentence why that isn't known.
 pub fn overview(library: &Library, pixels: u64) -> Answered<Vec<u64>> {
-    let end = end_ns(library)?.max(1);
+    let end = end_ns(library)?.saturating_sub(begin_ns(&library.drawn()?)).max(1);
     let mut counts = vec![0_u64; pixels as usize];
     for open in library.drawn()? {
         let file = &open.file;
-        let scale = file.end_ns as f64 / end as f64;
+        let scale = file.end_ns.saturating_sub(file.begin_ns) as f64 / end as f64;
         for thread in 0..file.threads.len() {
             let Some(track) = file.track(thread) else { continue };
             for (part, count) in track.density.iter().enumerate() {

@@ -9,6 +9,7 @@ use everycall_timeline::ThreadInfo;
 use serde::Serialize;
 
 use super::Answered;
+use super::draw::begin_ns;
 use crate::cell::Cell;
 use crate::facts::{FileFacts, ProcessFacts, TrackFacts};
 use crate::file::{File, lock};
@@ -34,6 +35,12 @@ pub struct TraceFacts {
     pub begin_wall_ns: Option<String>,
     /// Until the last of them ends.
     pub duration_ns: Option<u64>,
+    /// Of a running program: where what is kept of it begins; 0 for its start.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub begin_ns: u64,
+    /// Of a running program: the number of this state of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
     /// Entries, exits and marks.
     pub events: u64,
     /// Whether they are being opened: their events were not counted yet.
@@ -63,6 +70,10 @@ pub struct TraceFacts {
     pub modules: Vec<ModuleFacts>,
     /// Damage and losses, as sentences.
     pub notes: Vec<String>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A call that a trigger kept, or a snapshot.
@@ -163,6 +174,8 @@ pub fn trace(library: &Library) -> Answered<TraceFacts> {
             .map(|process| everycall_export::process_name(&first.trace, process)),
         begin_wall_ns: first.trace.clock().origin_realtime_ns().map(|ns| ns.to_string()),
         duration_ns: files.iter().map(|open| open.file.end_ns).max(),
+        begin_ns: begin_ns(&files),
+        generation: library.generation,
         events,
         opening: false,
         counting: is_counting,

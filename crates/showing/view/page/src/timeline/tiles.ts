@@ -47,6 +47,8 @@ export class Tiles {
   private wanted: Want[] = [];
   private running = 0;
   private clock = 0;
+  /** Answers to requests that are older are stale. */
+  private version = 0;
   private slices = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   error: string | null = null;
@@ -61,6 +63,21 @@ export class Tiles {
   /** More of the file has been read: what was incomplete is asked for again. */
   refresh(): void {
     for (const tile of this.tiles.values()) if (tile.slices === null || tile.slices.incomplete) tile.isStale = true;
+  }
+
+  /** What is there is of an older state, and drawn until the new one comes; `numbers`: of tracks that have new ones. */
+  renew(numbers: ReadonlyMap<number, number>): void {
+    this.version++;
+    const all = [...this.tiles];
+    if (numbers.size > 0) this.tiles.clear();
+    for (const [key, tile] of all) {
+      tile.isStale = true;
+      if (numbers.size === 0) continue;
+      const [track, ...rest] = key.split('.');
+      const now = numbers.get(Number(track)) ?? Number(track);
+      if (now >= 0) this.tiles.set([now, ...rest].join('.'), tile);
+      else this.slices -= tile.slices?.n ?? 0;
+    }
   }
 
   /** Begins a frame: what it wants is noted from now on. */
@@ -141,6 +158,7 @@ export class Tiles {
 
   private async request(tracks: number[], level: number, index: number, block: number): Promise<void> {
     this.running++;
+    const { version } = this;
     const keys = tracks.map((track) => keyOf(track, level, index, block));
     for (const key of keys) this.asked.add(key);
     const size = tileSize(level);
@@ -148,7 +166,9 @@ export class Tiles {
       const window = { tracks, from: index * size, to: (index + 1) * size, pixels: TILE_PIXELS };
       const answer = await this.source.slices(window, [block * BLOCK, (block + 1) * BLOCK]);
       const found = new Map(answer.map((slices) => [slices.track, slices]));
-      tracks.forEach((track, at) => this.put(keys[at], { level, index, slices: found.get(track) ?? null, isStale: false, used: this.clock }));
+      // Numbers of tracks are those of the state.
+      const isStale = version !== this.version;
+      if (!isStale) tracks.forEach((track, at) => this.put(keys[at], { level, index, slices: found.get(track) ?? null, isStale, used: this.clock }));
       this.error = null;
     } catch (error) {
       this.error = error instanceof Error ? error.message : String(error);

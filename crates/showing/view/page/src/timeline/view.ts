@@ -65,6 +65,13 @@ export class View {
     this.schedule();
   }
 
+  /** A newer state of a running program; `numbers`: those of its tracks that have changed. */
+  renew(numbers: ReadonlyMap<number, number>): void {
+    this.tiles.renew(numbers);
+    for (const one of [this.states, this.marks, this.counters, this.hits]) one.refresh();
+    this.schedule();
+  }
+
   schedule(): void {
     if (this.scheduled) return;
     this.scheduled = true;
@@ -440,12 +447,13 @@ export class View {
       context.fillRect(x0 - 0.5, 0, 1, this.viewHeight);
       context.fillRect(x1 - 0.5, 0, 1, this.viewHeight);
     }
-    for (const at of [0, store.trace.duration_ns]) {
+    const { whole } = store;
+    for (const at of [whole.from, whole.to]) {
       const x = this.xOf(at);
       context.globalAlpha = 0.06;
       context.fillStyle = look.strong;
-      if (at === 0 && x > 0) context.fillRect(0, 0, x, this.viewHeight);
-      if (at > 0 && x < this.width) context.fillRect(x, 0, this.width - x, this.viewHeight);
+      if (at === whole.from && x > 0) context.fillRect(0, 0, x, this.viewHeight);
+      if (at === whole.to && x < this.width) context.fillRect(x, 0, this.width - x, this.viewHeight);
       context.globalAlpha = 1;
     }
     const lane = selection && shown.find(({ track }) => track?.id === selection.track);

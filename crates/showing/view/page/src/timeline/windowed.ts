@@ -9,12 +9,14 @@ export class Windowed<T> {
   private running = '';
   private timer: ReturnType<typeof setTimeout> | undefined;
   private isStale = false;
+  private version = 0;
   private failed = '';
 
   constructor(private readonly fetch: (window: Window) => Promise<T>, private readonly changed: () => void) {}
 
   refresh(): void {
     this.isStale = true;
+    this.version++;
     this.failed = '';
   }
 
@@ -37,9 +39,10 @@ export class Windowed<T> {
     this.timer = setTimeout(() => {
       if (this.running !== '') return;
       this.running = wanted;
+      const { version } = this;
       const window = { tracks, from: Math.floor(from - size), to: Math.ceil(to + size), pixels: Math.ceil(3 * pixels) };
       this.fetch(window).then((value) => {
-        this.isStale = false;
+        this.isStale = version !== this.version;
         this.answer = { value, key, from: window.from, to: window.to, nsPerPixel: (window.to - window.from) / window.pixels };
       }, () => {
         this.failed = wanted;

@@ -23,10 +23,10 @@ const ZOOM_SPEED = 2.4;
 
 /** A window that still shows a part of the trace. */
 export function limited(store: Store, view: { from: number; to: number }): { from: number; to: number } {
-  const end = Math.max(1, store.trace.duration_ns);
-  const size = Math.max(SHORTEST_NS, Math.min(view.to - view.from, end * 1.3));
+  const { from: begin, to: end } = store.whole;
+  const size = Math.max(SHORTEST_NS, Math.min(view.to - view.from, (end - begin) * 1.3));
   const middle = (view.from + view.to) / 2;
-  const from = Math.max(-size * 0.5, Math.min(end - size * 0.5, middle - size / 2));
+  const from = Math.max(begin - size * 0.5, Math.min(end - size * 0.5, middle - size / 2));
   return { from, to: from + size };
 }
 
@@ -42,18 +42,27 @@ export function controls(store: Store, view: View): Controls {
     zoom(factor, x) {
       const { from, to } = store.state.view;
       const size = Math.max(SHORTEST_NS, (to - from) * factor);
+      if (store.live?.isFollowing) {
+        // The newest events stay at the right.
+        const { from: begin, to: end } = store.whole;
+        store.live.hasWidth = true;
+        store.set({ view: { from: to - Math.min(size, (end - begin) * 1.3), to } });
+        return;
+      }
       const share = Math.max(0, Math.min(1, x / view.width));
       const at = from + share * (to - from);
       view.touch();
       store.set({ view: limited(store, { from: at - share * size, to: at + (1 - share) * size }) });
     },
     pan(share) {
+      store.live?.freeze();
       const { from, to } = store.state.view;
       const by = share * (to - from);
       view.touch();
       store.set({ view: limited(store, { from: from + by, to: to + by }) });
     },
     choose(under, at) {
+      if (under.kind !== 'lane') store.live?.freeze();
       if (under.kind === 'mark') {
         store.set({ mark: { track: under.mark.track, at: under.mark.at }, selection: null, panel: 'call', isPanelOpen: true }, true);
         return;
@@ -149,8 +158,7 @@ export function controls(store: Store, view: View): Controls {
   };
   const held = new Set<string>();
   const other = (key: string, event: KeyboardEvent): void => {
-    const { state, trace } = store;
-    const whole = { from: 0, to: Math.max(1, trace.duration_ns) };
+    const { state, trace, whole } = store;
     const isCanvas = (event.target as HTMLElement).tagName === 'CANVAS';
     const actions: Record<string, () => void> = {
       ArrowUp: () => view.scrollTo(Math.max(0, view.scrollTop - 54)),
@@ -171,6 +179,7 @@ export function controls(store: Store, view: View): Controls {
         store.say(`range of ${duration(selection.to - selection.from)} selected`);
       },
       n: () => void store.step(event.shiftKey),
+      ' ': () => store.live?.toggle(),
       '/': () => document.querySelector<HTMLInputElement>('#search')?.focus(),
       '?': () => {
         store.helpIsOpen = true;
@@ -191,7 +200,8 @@ export function controls(store: Store, view: View): Controls {
       },
     };
     const action = actions[key];
-    if (!action || (key === 'Enter' && !isCanvas)) return;
+    const isButton = (event.target as HTMLElement).closest('button, summary, [role=button]') !== null;
+    if (!action || (key === 'Enter' && !isCanvas) || (key === ' ' && (!store.live || isButton))) return;
     event.preventDefault();
     action();
   };

@@ -5,6 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { count, duration, plural, visible } from '../text';
 import { useStore } from '../store';
 import type { Store } from '../store';
+import type { Live } from '../live';
 import type { Trace } from '../types';
 
 const SEARCH_MS = 160;
@@ -12,12 +13,14 @@ const SEARCH_MS = 160;
 export function Header({ store }: { store: Store }): JSX.Element {
   useStore(store, ({ trace, state, helpIsOpen }) => [trace, state.theme, state.colour, helpIsOpen, state.isPanelOpen]);
   const { trace, state } = store;
-  const losses = trace.losses.length;
+  // Of a running program, `Pace` says it.
+  const losses = store.live ? 0 : trace.losses.length;
   return (
     <header>
       <h1 title={visible(trace.files.map(({ name }) => name).join('\n'))}>{programOf(trace)}</h1>
+      {store.live && <Pace store={store} live={store.live} />}
       <span class="facts">
-        {duration(trace.duration_ns)} &middot; {trace.complete ? plural(trace.events, 'event') : <Progress store={store} />}
+        {duration(store.whole.to - store.whole.from)} &middot; {trace.complete ? plural(trace.events, 'event') : <Progress store={store} />}
         {losses > 0 && <> &middot; <button type="button" class="link bad" onClick={() => store.set({ panel: 'about', isPanelOpen: true })}>{plural(losses, 'loss', 'losses')}</button></>}
       </span>
       <SearchBox store={store} />
@@ -25,7 +28,7 @@ export function Header({ store }: { store: Store }): JSX.Element {
         <button type="button" onClick={() => store.set({ colour: state.colour === 'function' ? 'module' : 'function' }, true)} title="What has the same colour (C)">
           Colour: {state.colour}
         </button>
-        <button type="button" onClick={() => store.set({ view: { from: 0, to: Math.max(1, trace.duration_ns) } }, true)} title="Show the whole trace (0)">Whole trace</button>
+        <button type="button" onClick={() => store.set({ view: store.whole }, true)} title={store.live ? 'Show all that is kept (0)' : 'Show the whole trace (0)'}>{store.live ? 'All kept' : 'Whole trace'}</button>
         <button type="button" aria-label={`Switch to the ${store.theme === 'dark' ? 'light' : 'dark'} theme`} onClick={() => store.set({ theme: store.theme === 'dark' ? 'light' : 'dark' })} title="Dark or light (T)">
           {store.theme === 'dark' ? 'Light' : 'Dark'}
         </button>
@@ -34,6 +37,35 @@ export function Header({ store }: { store: Store }): JSX.Element {
     </header>
   );
 }
+
+/** Whether the picture goes on, and what is missing in it. */
+function Pace({ store, live }: { store: Store; live: Live }): JSX.Element {
+  useStore(store, () => [live.facts, live.isFrozen]);
+  const { facts, isFrozen } = live;
+  const over = facts?.over ?? null;
+  const [state, said] = over !== null ? ['over', 'ended'] : isFrozen ? ['frozen', 'frozen'] : ['live', 'live'];
+  const kept = facts ? `Kept are the newest ${bytes(facts.kept_bytes)} of events, at most ${bytes(facts.most_bytes)}.` : '';
+  return (
+    <span class="pace">
+      <span class={`state ${state}`} role="status" title={over === null ? kept : visible(over)}>{said}</span>
+      {over === null && (
+        <button type="button" aria-pressed={isFrozen} title={isFrozen ? 'Go on with the newest calls (Space)' : 'Freeze the picture (Space)'} onClick={() => live.toggle()}>
+          {isFrozen ? 'Go on' : 'Freeze'}
+        </button>
+      )}
+      {facts !== null && facts.lost > 0 && (
+        <button
+          type="button" class="link bad" onClick={() => store.set({ panel: 'about', isPanelOpen: true })}
+          title="Events that newer ones had overwritten before they were read, since this viewer began. Where they are missing, the timeline is hatched."
+        >
+          {count(facts.lost)} lost
+        </button>
+      )}
+    </span>
+  );
+}
+
+const bytes = (n: number): string => (n >= 1 << 30 ? `${(n / 2 ** 30).toFixed(1)} GiB` : n >= 1 << 20 ? `${(n / 2 ** 20).toFixed(1)} MiB` : `${Math.ceil(n / 1024)} KiB`);
 
 /** The program's name, or else the file's. */
 export function programOf({ program, files }: Trace): string {

@@ -14,6 +14,7 @@ const KEYS: [string, [string, string][]][] = [
     ['Enter', 'first call in view, when none is selected'], ['Shift + \u2190  \u2192', 'call before, after in the same row'], ['Shift + \u2191  \u2193', 'caller, longest call within'],
     ['M', 'mark the selected call as range (Shift: of its track)'], ['Esc', 'nothing selected'],
   ]],
+  ['A running program', [['Space', 'freeze the picture, or go on with the newest calls']]],
   ['Find', [['/', 'search'], ['Enter  N', 'next hit'], ['Shift + Enter  Shift + N', 'previous hit']]],
   ['Look', [['C', 'colour by function or module'], ['T', 'dark or light'], ['P', 'hide or show the panel'], ['?', 'this help']]],
   ['Pointer', [

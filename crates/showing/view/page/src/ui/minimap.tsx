@@ -18,7 +18,8 @@ export function Minimap({ store }: { store: Store }): JSX.Element {
   const overview = useAnswer(`${trace.read_events} ${trace.duration_ns}`, () => store.source.overview(PIXELS));
   const canvas = useRef<HTMLCanvasElement>(null);
   const [attach, { width }] = useSize();
-  const end = Math.max(1, trace.duration_ns);
+  const { from: begin, to: last } = store.whole;
+  const end = last - begin;
   const theme = store.theme;
   const drag = useRef<{ kind: 'move' | 'left' | 'right'; at: number; from: number; to: number } | null>(null);
   useEffect(() => {
@@ -42,7 +43,7 @@ export function Minimap({ store }: { store: Store }): JSX.Element {
       context.fillRect(x, HEIGHT - 4 - tall, Math.max(0.7, width / counts.length), tall);
     });
     context.fillStyle = css(look.bad);
-    for (const loss of trace.losses) context.fillRect((loss.from / end) * width, HEIGHT - 3, Math.max(2, ((loss.to - loss.from) / end) * width), 3);
+    for (const loss of trace.losses) context.fillRect(((Math.max(begin, loss.from) - begin) / end) * width, HEIGHT - 3, Math.max(2, ((loss.to - Math.max(begin, loss.from)) / end) * width), 3);
     if (!trace.complete && trace.file_bytes) {
       const read = (trace.read_bytes ?? 0) / trace.file_bytes;
       context.fillStyle = look.accent;
@@ -50,15 +51,15 @@ export function Minimap({ store }: { store: Store }): JSX.Element {
     }
     context.fillStyle = css(look.hit);
     for (const own of Object.values(hits?.tracks ?? {})) {
-      for (const [from, to] of own) context.fillRect((from / end) * width - 0.5, 0, Math.max(1.5, ((to - from) / end) * width), 6);
+      for (const [from, to] of own) context.fillRect(((from - begin) / end) * width - 0.5, 0, Math.max(1.5, ((to - from) / end) * width), 6);
     }
     if (range) {
       context.globalAlpha = 0.25;
       context.fillStyle = look.accent;
-      context.fillRect((range.from / end) * width, 0, Math.max(1, ((range.to - range.from) / end) * width), HEIGHT);
+      context.fillRect(((range.from - begin) / end) * width, 0, Math.max(1, ((range.to - range.from) / end) * width), HEIGHT);
       context.globalAlpha = 1;
     }
-    const [x0, x1] = [(view.from / end) * width, (view.to / end) * width];
+    const [x0, x1] = [((view.from - begin) / end) * width, ((view.to - begin) / end) * width];
     context.globalAlpha = 0.5;
     context.fillStyle = css(look.background);
     context.fillRect(0, 0, x0, HEIGHT);
@@ -71,19 +72,20 @@ export function Minimap({ store }: { store: Store }): JSX.Element {
 
   const place = (event: PointerEvent): number => event.clientX - (canvas.current?.getBoundingClientRect().left ?? 0);
   const kindAt = (x: number): 'move' | 'left' | 'right' | 'outside' => {
-    const [x0, x1] = [(view.from / end) * width, (view.to / end) * width];
+    const [x0, x1] = [((view.from - begin) / end) * width, ((view.to - begin) / end) * width];
     if (x1 - x0 > 3 * EDGE && Math.abs(x - x0) < EDGE) return 'left';
     if (x1 - x0 > 3 * EDGE && Math.abs(x - x1) < EDGE) return 'right';
     return x > x0 - EDGE && x < x1 + EDGE ? 'move' : 'outside';
   };
   const down = (event: PointerEvent): void => {
     if (event.button !== 0) return;
+    store.live?.freeze();
     const x = place(event);
     let kind = kindAt(x);
     let { from, to } = view;
     if (kind === 'outside') {
       const size = to - from;
-      [from, to] = [(x / width) * end - size / 2, (x / width) * end + size / 2];
+      [from, to] = [begin + (x / width) * end - size / 2, begin + (x / width) * end + size / 2];
       store.set({ view: { from, to } });
       kind = 'move';
     }
@@ -107,7 +109,7 @@ export function Minimap({ store }: { store: Store }): JSX.Element {
   return (
     <div class="minimap" ref={attach} style={{ height: `${HEIGHT}px` }}>
       <canvas
-        ref={canvas} role="img" aria-label={`Overview of ${duration(trace.duration_ns)}; the window is from ${duration(view.from)} to ${duration(view.to)}`}
+        ref={canvas} role="img" aria-label={`Overview of ${duration(end)}; the window is from ${duration(view.from - begin)} to ${duration(view.to - begin)}`}
         onPointerDown={down} onPointerMove={move} onPointerUp={() => { drag.current = null; }} onPointerCancel={() => { drag.current = null; }}
       />
     </div>

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
-import { count, duration, moment, shortened, visible } from '../text';
+import { count, duration, moment, plural, shortened, visible } from '../text';
 import { PANELS, scopeOf } from '../state';
 import type { Panel, ScopeKind } from '../state';
 import { useStore } from '../store';
@@ -84,7 +84,7 @@ function ScopeChoice({ store }: { store: Store }): JSX.Element {
     <label class="scope">
       of{' '}
       <select value={has[scope] ? scope : 'trace'} onChange={(event) => store.set({ scope: event.currentTarget.value as ScopeKind }, true)}>
-        <option value="trace">the whole trace</option>
+        <option value="trace">{store.live ? 'all that is kept' : 'the whole trace'}</option>
         <option value="window">what is in view</option>
         <option value="range" disabled={!range}>the range{range ? ` (${duration(range.to - range.from)})` : ''}</option>
         <option value="call" disabled={!selection}>the selected call{selection ? ` (${duration(selection.to - selection.from)})` : ''}</option>
@@ -95,9 +95,11 @@ function ScopeChoice({ store }: { store: Store }): JSX.Element {
 
 /** The scope of tables and graphs, once it has rested, and a key that changes with it and when the file has been read. */
 export function useScope(store: Store): [Scope, string] {
-  useStore(store, ({ state, trace }) => [state.scope, state.scope === 'window' ? state.view : null, state.scope === 'range' ? state.range : null, state.scope === 'call' ? state.selection : null, trace.complete]);
-  const scope = useRested(scopeOf(store.state), 150);
-  return [scope, `${JSON.stringify([scope.from, scope.to, scope.tracks, scope.call])} ${store.trace.complete}`];
+  const follows = store.live?.isFollowing ?? false;
+  useStore(store, ({ state, trace, live }) => [live?.tick, live?.isFrozen, state.scope, state.scope === 'window' && !live?.isFollowing ? state.view : null, state.scope === 'range' ? state.range : null, state.scope === 'call' ? state.selection : null, trace.complete]);
+  // While the view moves, tables are of where it was.
+  const scope = useRested(scopeOf(follows && store.live ? { ...store.state, view: store.live.ticked } : store.state), 150);
+  return [scope, `${JSON.stringify([scope.from, scope.to, scope.tracks, scope.call])} ${store.trace.complete} ${store.live?.tick ?? ''}`];
 }
 
 function Content({ store, panel }: { store: Store; panel: Panel }): JSX.Element {
@@ -215,15 +217,17 @@ function TextPanel({ store }: { store: Store }): JSX.Element {
 }
 
 function AboutPanel({ store }: { store: Store }): JSX.Element {
-  useStore(store, ({ trace }) => [trace]);
+  useStore(store, ({ trace, live }) => [trace, live?.facts]);
   const { trace } = store;
+  const facts = store.live?.facts ?? null;
+  const notes = [...(facts?.notes ?? []), ...(facts && facts.lost > 0 ? [`${plural(facts.lost, 'event')} lost since this viewer began: newer ones had overwritten them before they were read`] : []), ...trace.notes];
   return (
     <div class="split">
       <div class="details" tabIndex={0} role="group" aria-label="About the trace">
         <h3>Files</h3>
         <ul>{trace.files.map(({ name, build }) => <li key={name}><bdi>{visible(name)}</bdi> <span class="faint">{build ? visible(build) : ''}</span></li>)}</ul>
         <h3>What there is to know</h3>
-        {trace.notes.length === 0 ? <p class="faint">Nothing is missing.</p> : <ul>{trace.notes.map((note, index) => <li key={index}>{visible(note)}</li>)}</ul>}
+        {notes.length === 0 ? <p class="faint">Nothing is missing.</p> : <ul>{notes.map((note, index) => <li key={index}>{visible(note)}</li>)}</ul>}
         <h3>Modules</h3>
         <ul>{trace.modules.map(({ name, path, build_id: id }, index) => <li key={index}><bdi>{visible(path ?? name ?? '?')}</bdi> <span class="faint">{id ? visible(id) : ''}</span></li>)}</ul>
       </div>

@@ -147,6 +147,7 @@ function usePointer(
       }
       if (!drag.hasMoved && Math.abs(x - drag.x) < 4 && Math.abs(y - drag.y) < 4) return;
       drag.hasMoved = true;
+      store.live?.freeze();
       setTip(null);
       drawn.touch();
       if (drag.isRange) {
@@ -185,6 +186,7 @@ function usePointer(
     onDblClick: (event) => {
       const [x, y] = at(event);
       const under = view.current?.under(x, y);
+      if (under?.kind === 'call') store.live?.freeze();
       if (under?.kind === 'call') store.set({ view: store.around(under.place.from, under.place.to, false).view }, true);
     },
   };
@@ -278,6 +280,7 @@ function Ruler({ store, width }: { store: Store; width: number }): JSX.Element {
         ref={canvas} style={{ width: `${width}px`, height: `${RULER}px` }} aria-hidden="true" title="Drag to select a range"
         onPointerDown={(event) => {
           if (event.button !== 0) return;
+          store.live?.freeze();
           held.current = at(event);
           event.currentTarget.setPointerCapture(event.pointerId);
         }}

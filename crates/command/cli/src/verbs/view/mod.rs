@@ -1,31 +1,34 @@
-//! `everycall view`: serves a page that shows traces, or writes one that holds everything.
+//! `everycall view`: serves a page that shows traces or a running program, or writes one that holds
+//! everything.
 
-use std::ffi::OsString;
+mod live;
+mod serving;
+
 use std::io::BufWriter;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
-use everycall_analysis::NameOptions;
 use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_io::say;
 use everycall_reader::Source as _;
 use everycall_units::{Several, Size};
-use everycall_view::{Input, Library, Server};
+use everycall_view::{Input, Library};
 
 use crate::arguments::ViewArguments;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{BUFFER, Destination, print};
+use crate::output::{BUFFER, Destination};
 use crate::traces;
+
+use self::serving::{announce, bind, cant_serve, names_of};
 
 /// Runs the verb.
 pub fn run(arguments: ViewArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
-    let names = NameOptions {
-        source_folders: arguments.source_folder.clone(),
-        any_source: arguments.any_source,
-        ..traces::name_options(&arguments.symbols)
-    };
+    if arguments.live || live::process_of(&arguments).is_some() {
+        return live::run(&arguments);
+    }
+    let names = names_of(&arguments);
     let mut inputs = Vec::new();
     for path in &arguments.traces {
         let mut file = traces::open(path)?;
@@ -89,39 +92,11 @@ fn serve(
     opens_browser: bool,
     kept: Option<usize>,
 ) -> Result<ExitCode, Failure> {
-    let failed = |error| Failure::new(exit_code::FAILED, format!("can't serve the page: {error}"));
-    let server = Server::bind(port).map_err(|error| {
-        let advice = if port == 0 { "" } else { "; leave --port out to take a free one" };
-        Failure::new(
-            exit_code::FAILED,
-            format!("can't listen on port {port} of this machine: {error}{advice}"),
-        )
-    })?;
-    let library = Library::open(inputs).map_err(failed)?;
+    let server = bind(port)?;
+    let library = Library::open(inputs).map_err(|error| cant_serve(&error))?;
     // The page goes to the call.
     let url = server.url() + &kept.map(|number| format!("#kept={number}")).unwrap_or_default();
-    print(&format!("{url}\n"))?;
-    let is_open = opens_browser && open(&url);
-    if opens_browser && !is_open {
-        say!(
-            "everycall: no browser could be started (BROWSER, xdg-open); open the address above. Ctrl-C ends"
-        );
-    }
-    server.serve(library, opens_browser).map_err(failed)?;
+    announce(&url, opens_browser)?;
+    server.serve(library, opens_browser).map_err(|error| cant_serve(&error))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Opens the address in the user's browser; false if none can be started.
-fn open(url: &str) -> bool {
-    let chosen = std::env::var_os("BROWSER").unwrap_or_default();
-    let chosen = chosen.to_str().unwrap_or_default().split(':').filter(|name| !name.is_empty());
-    let mut programs: Vec<OsString> = chosen.map(OsString::from).collect();
-    programs.push("xdg-open".into());
-    programs.iter().any(|program| starts(Path::new(program), url))
-}
-
-fn starts(program: &Path, url: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().is_ok()
 }

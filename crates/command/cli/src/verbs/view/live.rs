@@ -1,0 +1,189 @@
+//! `everycall view PID` and `everycall view --live -- PROGRAM`: the page of a program that runs.
+//!
+//! One thread reads the rings, little by little, whether a page is open or not; what the page shows
+//! is made of what that thread has (`everycall_view::States`).
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use everycall_io::say;
+use everycall_live::{LiveArena, Picture, Recent};
+use everycall_recorder::Launch;
+use everycall_timeline::settled_words;
+use everycall_units::Several;
+use everycall_view::{Newest, Running, RunningFacts, States};
+
+use super::serving::{announce, bind, cant_serve, names_of};
+use crate::arguments::ViewArguments;
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::recording::watched::{Watched, watch};
+use crate::running::{Program, not_attached};
+
+/// Time between two checks whether the process lives.
+const CHECK: Duration = Duration::from_millis(50);
+
+/// The process that is to be viewed, if one is named instead of files.
+pub fn process_of(arguments: &ViewArguments) -> Option<u32> {
+    let [word] = arguments.traces.as_slice() else { return None };
+    let pid = word.to_str()?.parse().ok()?;
+    (arguments.live || !word.exists()).then_some(pid)
+}
+
+/// Serves the page of a program that runs.
+pub fn run(arguments: &ViewArguments) -> Result<ExitCode, Failure> {
+    if let Some((program, rest)) = arguments.command.split_first() {
+        let launch = Launch {
+            program: program.clone(),
+            arguments: rest.to_vec(),
+            preload: Vec::new(),
+            first: None,
+            recording: Vec::new(),
+            environment: Vec::new(),
+        };
+        let view = move |watched: &Watched| match watched.program()? {
+            Some(program) => serve(arguments, program),
+            None => {
+                say!("everycall: the program made no traced call, so there is nothing to view");
+                Ok(())
+            }
+        };
+        return watch(&launch, ("view", "viewing its calls"), |_| {}, view);
+    }
+    let Some(pid) = process_of(arguments) else {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "--live needs a process id, as `everycall ps` lists it, or a program to start, as in: everycall view --live -- ./app",
+        ));
+    };
+    let arena = everycall_live::attach(pid).map_err(|error| not_attached(pid, "view", &error))?;
+    serve(arguments, Program::running(pid, arena))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(arguments: &ViewArguments, program: Program) -> Result<(), Failure> {
+    if program.arena.is_counting() || program.arena.counts_values() {
+        return Err(program.failed(&format_args!(
+            "it counts its calls and doesn't record them; `everycall count {}` reads the counts",
+            program.pid()
+        )));
+    }
+    let server = bind(arguments.port.unwrap_or(0))?;
+    let path = program.to_string();
+    let names = names_of(arguments);
+    let reader = Reader::begin(program, arguments.keep)?;
+    let states = States::begin(Box::new(reader), path, names).map_err(|error| cant_serve(&error))?;
+    let opens_browser = !arguments.no_browser;
+    announce(&server.url(), opens_browser)?;
+    server.serve_running(states, opens_browser).map_err(|error| cant_serve(&error))
+}
+
+/// Reads a program's rings in a thread.
+struct Reader {
+    arena: Arc<LiveArena>,
+    asks: Mutex<Sender<SyncSender<Picture>>>,
+    told: Arc<Told>,
+    most: u64,
+}
+
+/// What the thread says while it reads.
+#[derive(Default)]
+struct Told {
+    over: OnceLock<String>,
+    lost: AtomicU64,
+    missed: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Reader {
+    fn begin(program: Program, most: u64) -> Result<Reader, Failure> {
+        let arena = Arc::clone(&program.arena);
+        let told = Arc::new(Told::default());
+        let (send, receive) = channel();
+        let (ready, is_ready) = sync_channel(1);
+        let of_thread = Arc::clone(&told);
+        let run = move || {
+            let arena = Arc::clone(&program.arena);
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            match Recent::begin(&arena, most, settled_words) {
+                Ok(recent) => {
+                    let _ = ready.send(Ok(()));
+                    read(&program, recent, &receive, &of_thread);
+                }
+                Err(error) => drop(ready.send(Err(program.failed(&error)))),
+            }
+        };
+        std::thread::Builder::new()
+            .name("rings".to_owned())
+            .spawn(run)
+            .map_err(|error| Failure::new(exit_code::FAILED, format!("no thread to read calls: {error}")))?;
+        let no_thread = || Failure::new(exit_code::FAILED, "the thread that reads calls has failed");
+        is_ready.recv().map_err(|_| no_thread())??;
+        Ok(Reader { arena, asks: Mutex::new(send), told, most })
+    }
+}
+
+/// Reads until nobody asks any more.
+fn read(program: &Program, mut recent: Recent<'_>, asks: &Receiver<SyncSender<Picture>>, told: &Told) {
+    let mut checked = Instant::now();
+    let mut has_ended = program.has_ended();
+    loop {
+        let pause = recent.look();
+        if has_ended {
+            // This look was the last.
+            let _ = told.over.set(format!("{program} has ended"));
+        }
+        let asked = match told.over.get() {
+            Some(_) => asks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => asks.recv_timeout(pause),
+        };
+        match asked {
+            Ok(ask) => {
+                let picture = recent.picture();
+                told.lost.store(picture.lost, Ordering::Relaxed);
+                told.missed.store(picture.missed, Ordering::Relaxed);
+                told.bytes.store(picture.bytes as u64, Ordering::Relaxed);
+                let _ = ask.send(picture);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if checked.elapsed() >= CHECK {
+            checked = Instant::now();
+            has_ended = program.has_ended();
+        }
+    }
+}
+
+impl Running for Reader {
+    fn newest(&self) -> Result<Newest, String> {
+        let gone = "the program's calls can't be read any more";
+        let (send, receive) = sync_channel(1);
+        let asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
+        asks.send(send).map_err(|_| gone)?;
+        drop(asks);
+        let picture = receive.recv().map_err(|_| gone)?;
+        let has_ended = self.told.over.get().is_some();
+        let version = env!("CARGO_PKG_VERSION");
+        let bytes = Vec::with_capacity(picture.bytes + (1 << 20));
+        let written = picture.write(&self.arena, bytes, version, false, has_ended);
+        let (_, file) = written.map_err(|error| error.to_string())?;
+        Ok(Newest { file, since_ticks: picture.since })
+    }
+
+    fn facts(&self) -> RunningFacts {
+        let missed = self.told.missed.load(Ordering::Relaxed);
+        let ended = Several(missed, "thread had ended", "threads had ended");
+        let note = (missed > 0).then(|| format!("{ended} before anything of them was read"));
+        RunningFacts {
+            over: self.told.over.get().cloned(),
+            notes: note.into_iter().collect(),
+            lost: self.told.lost.load(Ordering::Relaxed),
+            kept_bytes: self.told.bytes.load(Ordering::Relaxed),
+            most_bytes: self.most,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `everycall view` of programs that run: what its page gets is what the program has called so far.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use everycall_tests::{Mode, Place, Standing, everycall, wait};
+use serde_json::Value;
+
+/// A viewer, which ends with the test.
+struct Viewer {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Viewer {
+    fn start(words: &[&str]) -> Viewer {
+        let mut command = Command::new(everycall());
+        command.args(["view", "--no-browser"]).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut address = String::new();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        // A program that is started may write, too.
+        while !address.starts_with("http://") {
+            address.clear();
+            assert_ne!(said.read_line(&mut address).unwrap(), 0, "{words:?}: no address");
+        }
+        // Whoever writes later finds a reader.
+        std::thread::Builder::new().spawn(move || said.read_to_end(&mut Vec::new())).unwrap();
+        Viewer { child, address: address.trim().to_owned() }
+    }
+
+    /// The answer to a request of the page.
+    fn get(&self, request: &str) -> Value {
+        let rest = self.address.strip_prefix("http://").unwrap();
+        let (host, path) = rest.split_once('/').unwrap();
+        let mut stream = TcpStream::connect(host).unwrap();
+        let head = format!("GET /{path}{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let at = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        serde_json::from_slice(&answer[at + 4..]).unwrap()
+    }
+
+    /// The number of the newest state, and how often a function was called in it.
+    fn newest(&self, function: &str) -> (u64, u64) {
+        // It asks for a newer one, too.
+        let number = self.get("running")["generation"].as_u64().unwrap();
+        if number == 0 {
+            // The first one is waited for.
+            return (self.get("trace")["generation"].as_u64().unwrap(), 0);
+        }
+        let report = self.get(&format!("report?by=function&generation={number}"));
+        (number, calls(&report, function).unwrap_or(0))
+    }
+
+    fn wait_for_calls(&self, function: &str, count: u64) -> u64 {
+        let mut number = 0;
+        wait::until("the viewer to show the calls", || {
+            let (newest, calls) = self.newest(function);
+            number = newest;
+            calls == count
+        });
+        number
+    }
+}
+
+/// `None` if it is an error.
+fn calls(report: &Value, function: &str) -> Option<u64> {
+    let rows = report["rows"].as_array()?;
+    let row = rows.iter().find(|row| row["name"] == function);
+    Some(row.map_or(0, |row| row["calls"].as_u64().unwrap()))
+}
+
+fn program(place: &Place) -> PathBuf {
+    place.build(Mode::GCC_NOPS, &["-O2", "selected.c", "-pthread"], "selected")
+}
+
+#[test]
+fn a_running_program_is_shown_as_it_goes_on() {
+    let place = Place::new("view-live");
+    let mut standing = Standing::alone(&program(&place), &[]);
+    let pid = standing.pid.to_string();
+    // Two look at the same time.
+    let viewers = [Viewer::start(&[&pid]), Viewer::start(&["--live", &pid])];
+    let first = viewers[0].wait_for_calls("red", 20);
+    standing.go_on();
+    assert!(viewers[0].wait_for_calls("red", 40) > first);
+    viewers[1].wait_for_calls("red", 40);
+    // Whoever looks at an older state still sees that one, as long as it is kept.
+    let older = viewers[0].get(&format!("report?by=function&generation={first}"));
+    assert!(calls(&older, "red").is_none_or(|calls| calls == 20), "{older}");
+    let unknown = viewers[0].get("report?by=function&generation=1000000");
+    assert_eq!(unknown["error"], "this state of the program isn't kept any more");
+    let (status, _) = standing.end();
+    assert!(status.success());
+    for viewer in &viewers {
+        wait::until("the viewer to notice the end", || !viewer.get("running")["over"].is_null());
+        let said = viewer.get("running")["over"].to_string();
+        assert!(said.contains("has ended"), "{said}");
+        viewer.wait_for_calls("red", 40);
+    }
+}
+
+#[test]
+fn a_started_program_is_shown_from_its_first_call_to_its_last() {
+    let place = Place::new("view-started");
+    let program = program(&place);
+    let mut viewer = Viewer::start(&["--live", "--", program.to_str().unwrap()]);
+    viewer.wait_for_calls("step", 10);
+    wait::until("the end", || !viewer.get("running")["over"].is_null());
+    viewer.wait_for_calls("main", 1);
+    assert_eq!(viewer.get("running")["lost"], 0);
+    // As on the terminal. For a second after the program's end, a signal is taken for the program's.
+    let pid = viewer.child.id().to_string();
+    wait::until("the viewer to end", || {
+        let _ = Command::new("kill").args(["-INT", &pid]).stderr(Stdio::null()).status();
+        viewer.child.try_wait().unwrap().is_some()
+    });
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let place = Place::new("view-bounded");
+    let standing = Standing::alone(&program(&place), &["2"]);
+    let viewer = Viewer::start(&["--keep", "64K", &standing.pid.to_string()]);
+    wait::until("older events to be dropped", || viewer.get("trace")["begin_ns"].as_u64() > Some(0));
+    let facts = viewer.get("running");
+    assert_eq!(facts["most_bytes"], 65536);
+    // At least one segment stays.
+    assert!(facts["kept_bytes"].as_u64().unwrap() <= 2 * 65536, "{facts}");
+}
