@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use everycall_tests::{Mode, Place, Standing, everycall, wait};
+use everycall_tests::{Mode, Place, Standing, TraceView, everycall, wait};
 use serde_json::Value;
 
 /// A viewer, which ends with the test.
@@ -23,7 +23,10 @@ impl Drop for Viewer {
 
 impl Viewer {
     fn start(words: &[&str]) -> Viewer {
-        let mut command = Command::new(everycall());
+        Viewer::start_by(Command::new(everycall()), words)
+    }
+
+    fn start_by(mut command: Command, words: &[&str]) -> Viewer {
         command.args(["view", "--no-browser"]).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut address = String::new();
@@ -132,10 +135,21 @@ fn a_started_program_is_shown_from_its_first_call_to_its_last() {
 fn what_is_kept_is_bounded() {
     let place = Place::new("view-bounded");
     let standing = Standing::alone(&program(&place), &["2"]);
-    let viewer = Viewer::start(&["--keep", "64K", &standing.pid.to_string()]);
+    let viewer = Viewer::start_by(place.command(everycall()), &["--keep", "256K", &standing.pid.to_string()]);
     wait::until("older events to be dropped", || viewer.get("trace")["begin_ns"].as_u64() > Some(0));
     let facts = viewer.get("running");
-    assert_eq!(facts["most_bytes"], 65536);
-    // At least one segment stays.
-    assert!(facts["kept_bytes"].as_u64().unwrap() <= 2 * 65536, "{facts}");
+    assert_eq!(facts["most_bytes"], 256 << 10);
+    assert!(facts["kept_bytes"].as_u64().unwrap() <= 256 << 10, "{facts}");
+    // What is marked becomes a file, in the folder of the command.
+    let kept = viewer.get("keep");
+    let file = place.file(kept["file"].as_str().unwrap_or_else(|| panic!("{kept}")));
+    assert!(TraceView::open(&file).calls("work_one") > 0);
+    // Functions are switched as by `disable` and `enable`.
+    let functions = viewer.get("functions?from=0&to=1000");
+    let all = functions.as_array().unwrap();
+    let id = all.iter().find(|function| function["name"] == "work_one").unwrap()["id"].as_u64().unwrap();
+    let off = viewer.get(&format!("switch?function={id}&on=0"));
+    assert_eq!(off["said"], "recording 7 of 8 functions", "{off}");
+    let on = viewer.get(&format!("switch?function={id}&on=1"));
+    assert_eq!(on["said"], "recording 8 of 8 functions", "{on}");
 }

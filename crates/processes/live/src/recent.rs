@@ -277,6 +277,32 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// The part of it between two moments, in ticks: whole segments. Calls that are open at the end
+    /// of it are so in its last segments.
+    #[must_use]
+    pub fn between(&self, from: u64, to: u64) -> Picture {
+        let mut part = self.clone();
+        for (_, thread) in &mut part.threads {
+            // A segment lasts until the next one begins.
+            let begins: Vec<u64> = thread.segments.iter().map(Segment::begin_ticks).collect();
+            let first = begins.partition_point(|begin| *begin <= from).saturating_sub(1);
+            let end = begins.partition_point(|begin| *begin <= to);
+            let last = thread.segments.len();
+            if let Some(next) = thread.segments.get(end) {
+                thread.next = next.number;
+            }
+            thread.segments.truncate(end);
+            thread.segments.drain(..first.min(end));
+            if let Some(first) = thread.segments.front_mut() {
+                first.lost = None;
+            }
+            if end < last {
+                thread.open_calls.clear();
+            }
+        }
+        part
+    }
+
     /// Writes it as a trace file: as it is, for who reads it at once, or `packed`. `tool_version` is
     /// everycall's; `has_ended`: the process has.
     ///

@@ -18,6 +18,6 @@ mod resolve;
 mod set;
 mod writer;
 
-pub use resolve::{Outcome, resolve, selection_of};
+pub use resolve::{Outcome, resolve, selection_now, selection_of};
 pub use set::{Module, SelectionSet, SetTooLarge};
 pub use writer::SetWriter;

@@ -46,3 +46,14 @@ pub fn selection_of(set: &SelectionSet) -> Selection {
     }
     selection
 }
+
+/// What a process records now, as it told: whether it records at all, and its base selection. A set
+/// of functions without rules counts as all functions.
+#[must_use]
+pub fn selection_now(is_on: bool, base: &[u8]) -> Selection {
+    match SelectionSet::rules_of(base) {
+        _ if !is_on => Selection::all_or_none(false),
+        Some(set) => selection_of(&set),
+        None => Selection::all_or_none(true),
+    }
+}

@@ -65,6 +65,6 @@ pub use everycall_answers::bits;
 pub use file::Input;
 pub use functions::FunctionFacts;
 pub use library::{Library, STOPPED};
-pub use running::{Newest, Running, RunningFacts, States};
+pub use running::{Keep, Newest, Running, RunningFacts, States};
 pub use series::Point;
 pub use server::Server;

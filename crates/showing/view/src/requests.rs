@@ -35,6 +35,25 @@ pub(crate) fn answer_running(states: &States, path: &str, query: &Query) -> Answ
             Err(sentence) => error(400, &sentence),
         };
     }
+    if path == "keep" {
+        let range = || match (query.number("from")?, query.number("to")?) {
+            (Some(from), Some(to)) => Ok(Some((from, to.max(from)))),
+            _ => Ok::<_, String>(None),
+        };
+        return match range().and_then(|range| states.keep(number, range)) {
+            Ok(file) => Answer { status: 200, kind: JSON, body: json!({ "file": file }).to_string().into() },
+            Err(sentence) => error(400, &sentence),
+        };
+    }
+    if path == "switch" {
+        let switched = query
+            .function()
+            .and_then(|function| states.switch(function, query.text("on").is_some_and(|on| on == "1")));
+        return match switched {
+            Ok(said) => Answer { status: 200, kind: JSON, body: json!({ "said": said }).to_string().into() },
+            Err(sentence) => error(400, &sentence),
+        };
+    }
     match states.state(number) {
         Ok(library) => answer_parsed(&library, path, query),
         Err(sentence) => error(400, &sentence),

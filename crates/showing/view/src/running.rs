@@ -42,6 +42,14 @@ pub trait Running: Send + Sync {
 
     /// What it does now.
     fn facts(&self) -> RunningFacts;
+
+    /// Records the calls of a function from now on, or no longer; `name` is its complete name.
+    /// Returns what is recorded then, as a sentence.
+    ///
+    /// # Errors
+    ///
+    /// A sentence why that isn't possible.
+    fn switch(&self, name: &str, is_on: bool) -> Result<String, String>;
 }
 
 /// The newest events of a program.
@@ -50,7 +58,13 @@ pub struct Newest {
     pub file: Vec<u8>,
     /// From here on, nothing of what was read is missing, in ticks; 0 for all of it.
     pub since_ticks: u64,
+    /// Writes them to a file of the user's, or those between two moments in ticks. Returns the
+    /// file's name, or a sentence why there is none.
+    pub keep: Keep,
 }
+
+/// Writes the events of a state to a file: see [`Newest::keep`].
+pub type Keep = Box<dyn Fn(Option<(u64, u64)>) -> Result<String, String> + Send + Sync>;
 
 /// What a running program does.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -101,6 +115,7 @@ struct Held {
 
 struct State {
     library: Arc<Library>,
+    keep: Arc<Keep>,
     number: u64,
     /// When a page looked at it last.
     asked: Option<Instant>,
@@ -138,10 +153,15 @@ impl States {
             let made = self.make();
             let mut held = lock(&self.held);
             match made {
-                Ok(library) => {
+                Ok((library, keep)) => {
                     held.last += 1;
                     held.failed = None;
-                    let state = State { library: Arc::new(library), number: held.last, asked: None };
+                    let state = State {
+                        library: Arc::new(library),
+                        keep: Arc::new(keep),
+                        number: held.last,
+                        asked: None,
+                    };
                     held.states.push(state);
                     held.forget();
                 }
@@ -156,12 +176,32 @@ impl States {
         }
     }
 
-    fn make(&self) -> Result<Library, String> {
+    fn make(&self) -> Result<(Library, Keep), String> {
         let number = lock(&self.held).last + 1;
-        let Newest { file, since_ticks } = self.running.newest()?;
+        let Newest { file, since_ticks, keep } = self.running.newest()?;
         let file = TraceFile::open(file).map_err(|error| error.to_string())?;
         let input = Input { path: self.path.clone(), file, names: self.names.clone() };
-        Library::of_state(number, self.functions.clone(), input, since_ticks)
+        Library::of_state(number, self.functions.clone(), input, since_ticks).map(|library| (library, keep))
+    }
+
+    /// Writes a state to a file of the user's, or the events of a range of it, in nanoseconds. Returns
+    /// the file's name.
+    pub(crate) fn keep(&self, number: Option<u64>, range: Option<(u64, u64)>) -> Result<String, String> {
+        let library = self.state(number)?;
+        let held = lock(&self.held);
+        let state = held.states.iter().find(|state| Arc::ptr_eq(&state.library, &library));
+        let keep = state.map(|state| Arc::clone(&state.keep));
+        drop(held);
+        let keep = keep.ok_or("this state of the program isn't kept any more")?;
+        let range = match range {
+            Some((from, to)) => {
+                let files = library.files()?;
+                let clock = files.first().ok_or("there is no file")?.file.trace.clock();
+                Some((clock.ticks(from), clock.ticks(to)))
+            }
+            None => None,
+        };
+        keep(range)
     }
 
     /// The state with a number, or the newest one.
@@ -188,6 +228,12 @@ impl States {
             (None, None, Some(why)) => Err(why),
             (None, None, None) => Err("the program's events are still being read; ask again".to_owned()),
         }
+    }
+
+    /// Records the calls of a function from now on, or no longer. Returns what is recorded then.
+    pub(crate) fn switch(&self, function: u32, is_on: bool) -> Result<String, String> {
+        let named = lock(&self.functions).get(function).map(|named| named.identity.name.clone());
+        self.running.switch(&named.ok_or("there is no such function")?, is_on)
     }
 
     /// What a page gets that looks at a state, and wants newer ones unless it is frozen.

@@ -225,6 +225,12 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     (
+        "everycall view --frame Tick app.ect",
+        So(
+            "everycall view --no-browser --frame Tick app.ect > url.txt & view=$!; until grep -q frame=Tick url.txt; do sleep 0.1; done; kill $view",
+        ),
+    ),
+    (
         "everycall view PID --no-browser --port 7777",
         So(
             "everycall view --no-browser $SERVER > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",

@@ -23,6 +23,9 @@ pub struct ViewArguments {
     /// With a running program: memory for its newest events, such as 64M; an event takes 8 bytes
     #[arg(long, value_name = "SIZE", value_parser = large_size, default_value = "32M")]
     pub keep: u64,
+    /// Show the calls of this function as frames: a bar for each, the worst one, a histogram
+    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["html", "kept"])]
+    pub frame: Option<String>,
     /// Print the page's address, and leave it to you to open it
     ///
     /// It serves until Ctrl-C.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
+use everycall_control::{Outcome, SelectionSet, resolve, selection_now, selection_of};
 use everycall_format::control_socket::Reply;
 use everycall_io::say;
 use everycall_live::Control;
@@ -59,11 +59,9 @@ pub fn select(
     let mut tables = program.tables()?;
     let mut control = if values.is_some() { program.connect_to_record()? } else { program.connect()? };
     let (now, base) = control.now().map_err(|error| program.failed(&error))?;
-    let mut selection = match SelectionSet::rules_of(&base) {
-        _ if arguments.only => Selection::all_or_none(!is_in),
-        _ if now.on == 0 => Selection::all_or_none(false),
-        Some(set) => selection_of(&set),
-        None => Selection::all_or_none(true),
+    let mut selection = match arguments.only {
+        true => Selection::all_or_none(!is_in),
+        false => selection_now(now.on != 0, &base),
     };
     let patterns = LiveValues::patterns(values, &arguments.patterns);
     let added = add(&mut selection, &patterns, is_in)?;

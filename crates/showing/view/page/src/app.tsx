@@ -9,6 +9,7 @@ import { local, remote } from './source';
 import { Store, useStore } from './store';
 import { visible } from './text';
 import type { Source } from './types';
+import { FrameBars } from './ui/frames';
 import { Header, programOf } from './ui/header';
 import { Help } from './ui/help';
 import { Minimap } from './ui/minimap';
@@ -37,6 +38,7 @@ function App({ store }: { store: Store }): JSX.Element {
       <Header store={store} />
       {trouble !== null && <p class="trouble" role="alert">{visible(trouble)}</p>}
       <nav class="overview" aria-label="Overview" style={{ paddingLeft: `${GUTTER}px` }}><Minimap store={store} /></nav>
+      <FrameBars store={store} />
       <main>
         <Timeline store={store} />
         <Panels store={store} />

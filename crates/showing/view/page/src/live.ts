@@ -170,6 +170,37 @@ export class Live {
     void this.look();
   }
 
+  /** Functions that were switched off here; whether others were, isn't known. */
+  readonly off = new Set<number>();
+  /** What is recorded since the last switch, or why nothing was switched. */
+  switched: { said?: string; error?: string } | null = null;
+
+  /** Records the calls of a function from now on, or no longer. */
+  async switch(func: number, isOn: boolean): Promise<void> {
+    try {
+      this.switched = { said: await this.source.switch?.(func, isOn) };
+      if (isOn) this.off.delete(func);
+      else this.off.add(func);
+    } catch (error) {
+      this.switched = { error: error instanceof Error ? error.message : String(error) };
+    }
+    this.store.say(this.switched.said ?? this.switched.error ?? '');
+  }
+
+  /** What was kept last, or why it wasn't. */
+  kept: { file?: string; error?: string } | null = null;
+
+  /** Writes what is frozen, or the range that is selected, to a file. */
+  async keep(): Promise<void> {
+    this.freeze();
+    try {
+      this.kept = { file: await this.source.keep?.(this.store.state.range) };
+    } catch (error) {
+      this.kept = { error: error instanceof Error ? error.message : String(error) };
+    }
+    this.store.say(this.kept.file ? `kept in ${this.kept.file}` : (this.kept.error ?? ''));
+  }
+
   toggle(): void {
     if (this.isFrozen) this.thaw();
     else this.freeze();

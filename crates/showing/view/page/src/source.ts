@@ -29,6 +29,7 @@ export function makeSource(ask: Ask, isLocal: boolean): t.Source {
     overview: (pixels) => get('overview', { pixels: String(pixels) }),
     slice: (track, at, depth) => get('slice', place(track, at, depth)),
     search: (q, limit) => get('search', { q, limit: String(limit) }),
+    calls: (func, limit) => get('search', { function: String(func), limit: String(limit) }),
     hits: (what, from, to, pixels) => get('hits', { ...sought(what), from: String(from), to: String(to), pixels: String(pixels) }),
     next: (what, from, backwards) => get('next', {
       ...sought(what),
@@ -68,6 +69,17 @@ export function remote(): t.Source {
     const response = await fetch(`./running?${query}`);
     if (!response.ok) throw new Error(`The server answered with status ${response.status}.`);
     return (await response.json()) as t.RunningFacts;
+  };
+  const told = async (path: string, query: Record<string, string>, key: string): Promise<string> => {
+    const response = await fetch(`./${path}?${new URLSearchParams(query)}`);
+    const said = (await response.json()) as Record<string, string>;
+    if (said[key] === undefined) throw new Error(said.error ?? `The server answered with status ${response.status}.`);
+    return said[key];
+  };
+  source.switch = (func, isOn) => told('switch', { function: String(func), on: isOn ? '1' : '0' }, 'said');
+  source.keep = (range) => {
+    const of: Record<string, string> = range ? { from: String(Math.floor(range.from)), to: String(Math.ceil(range.to)) } : {};
+    return told('keep', { generation: String(source.generation ?? 0), ...of }, 'file');
   };
   return source;
 }

@@ -22,6 +22,8 @@ export interface State {
   mark: { track: number; at: number } | null;
   range: Range | null;
   query: string;
+  /** The function whose calls are frames; empty: none. */
+  frame: string;
   /** The function that instances are of, and whose calls are marked. */
   func: number | null;
   panel: Panel;
@@ -39,7 +41,7 @@ export interface State {
 
 export function initial(duration: number): State {
   return {
-    view: { from: 0, to: Math.max(1, duration) }, collapsed: new Set(), selection: null, mark: null, range: null, query: '', func: null,
+    view: { from: 0, to: Math.max(1, duration) }, collapsed: new Set(), selection: null, mark: null, range: null, query: '', frame: '', func: null,
     panel: 'call', panelHeight: 0, isPanelOpen: true, theme: 'auto', colour: 'function', scope: 'trace', by: 'function', a: '', b: '',
   };
 }
@@ -57,6 +59,7 @@ export function toFragment(state: State, duration: number): string {
   if (mark) fields.set('mark', `${mark.track}~${mark.at}`);
   if (range) fields.set('range', `${rounded(range.from)}~${rounded(range.to)}~${list(range.tracks)}`);
   if (state.query !== '') fields.set('search', state.query);
+  if (state.frame !== '') fields.set('frame', state.frame);
   if (state.func !== null) fields.set('function', String(state.func));
   for (const key of ['panel', 'theme', 'colour', 'scope', 'by', 'a', 'b'] as const) {
     if (state[key] !== start[key]) fields.set(key, state[key]);
@@ -93,6 +96,7 @@ export function fromFragment(fragment: string, duration: number): State {
     state.range = { from: range[0], to: range[1], tracks: tracks.split(',').filter((id) => id !== '').map(Number).filter(Number.isFinite) };
   }
   state.query = fields.get('search') ?? '';
+  state.frame = fields.get('frame') ?? '';
   const func = numbers('function', 1);
   if (func) state.func = func[0];
   const pick = <K extends 'panel' | 'theme' | 'colour' | 'scope' | 'by'>(key: K, allowed: readonly string[]): void => {

@@ -71,6 +71,8 @@ export interface Trace {
   duration_ns: number;
   /** Of a running program: where what is kept of it begins. */
   begin_ns?: number;
+  /** Of a running program: what recording one call costs it; none: it isn't known. */
+  call_price_ns?: number;
   /** Of a running program: the number of this state of it. */
   generation?: number;
   events: number;
@@ -385,6 +387,10 @@ export interface Source {
   generation: number | null;
   /** Of a running program. */
   running?(isFrozen: boolean): Promise<RunningFacts>;
+  /** Records the calls of a function from now on, or no longer; what is recorded then. */
+  switch?(func: number, isOn: boolean): Promise<string>;
+  /** Writes the state that is looked at, or a range of it, to a file; its name. */
+  keep?(range: { from: number; to: number } | null): Promise<string>;
   /** Nothing has to be fetched: the data is in the page. */
   readonly isLocal: boolean;
   trace(): Promise<Trace>;
@@ -396,6 +402,8 @@ export interface Source {
   overview(pixels: number): Promise<number[]>;
   slice(track: number, at: number, depth: number): Promise<SliceDetails>;
   search(q: string, limit: number): Promise<Search>;
+  /** All calls of a function, in the order of time. */
+  calls(func: number, limit: number): Promise<Search>;
   hits(what: Sought, from: number, to: number, pixels: number): Promise<Hits>;
   next(what: Sought, from: Hit | null, backwards: boolean): Promise<Next>;
   report(scope: Scope, by: string): Promise<Report>;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use everycall_analysis::{KeptCall, counters, kept_calls};
+use everycall_analysis::{EventPrice, KeptCall, counters, kept_calls};
 use everycall_export::Source as _;
-use everycall_timeline::ThreadInfo;
+use everycall_timeline::{ThreadInfo, Trace};
 use serde::Serialize;
 
 use super::Answered;
@@ -41,6 +41,9 @@ pub struct TraceFacts {
     /// Of a running program: the number of this state of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
+    /// Of a running program: what recording one call costs it, in nanoseconds, as it has measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_price_ns: Option<f64>,
     /// Entries, exits and marks.
     pub events: u64,
     /// Whether they are being opened: their events were not counted yet.
@@ -70,6 +73,14 @@ pub struct TraceFacts {
     pub modules: Vec<ModuleFacts>,
     /// Damage and losses, as sentences.
     pub notes: Vec<String>,
+}
+
+/// What the hooks of one call cost, where the process has measured it.
+fn call_price_ns(trace: &Trace<'_>) -> Option<f64> {
+    let known = trace.calibrations().first().filter(|known| known.is_measured)?;
+    let has_sites = trace.modules().iter().any(everycall_reader::Module::has_sites);
+    let [_, of_event, _] = EventPrice::of(trace, if has_sites { &known.sites } else { &known.bodies }).ns();
+    Some(2.0 * of_event)
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -176,6 +187,7 @@ pub fn trace(library: &Library) -> Answered<TraceFacts> {
         duration_ns: files.iter().map(|open| open.file.end_ns).max(),
         begin_ns: begin_ns(&files),
         generation: library.generation,
+        call_price_ns: library.generation.and_then(|_| call_price_ns(&first.trace)),
         events,
         opening: false,
         counting: is_counting,

@@ -3,25 +3,28 @@
 //! One thread reads the rings, little by little, whether a page is open or not; what the page shows
 //! is made of what that thread has (`everycall_view::States`).
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use everycall_control::{resolve, selection_now};
 use everycall_io::say;
 use everycall_live::{LiveArena, Picture, Recent};
 use everycall_recorder::Launch;
 use everycall_timeline::settled_words;
-use everycall_units::Several;
+use everycall_units::{Count, Several};
 use everycall_view::{Newest, Running, RunningFacts, States};
 
-use super::serving::{announce, bind, cant_serve, names_of};
+use super::serving::{announce, bind, cant_serve, fragment, names_of};
 use crate::arguments::ViewArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::{Destination, Output};
 use crate::recording::watched::{Watched, watch};
-use crate::running::{Program, not_attached};
+use crate::running::{Program, default_output, not_attached};
 
 /// Time between two checks whether the process lives.
 const CHECK: Duration = Duration::from_millis(50);
@@ -77,12 +80,23 @@ fn serve(arguments: &ViewArguments, program: Program) -> Result<(), Failure> {
     let reader = Reader::begin(program, arguments.keep)?;
     let states = States::begin(Box::new(reader), path, names).map_err(|error| cant_serve(&error))?;
     let opens_browser = !arguments.no_browser;
-    announce(&server.url(), opens_browser)?;
+    let url = server.url();
+    announce(&(url.clone() + &fragment(arguments)), opens_browser)?;
+    if !opens_browser && let Some(port) = port_of(&url) {
+        say!(
+            "everycall: from another machine: ssh -N -L {port}:127.0.0.1:{port} HOST, then open the address there"
+        );
+    }
     server.serve_running(states, opens_browser).map_err(|error| cant_serve(&error))
+}
+
+fn port_of(url: &str) -> Option<&str> {
+    url.strip_prefix("http://127.0.0.1:")?.split('/').next()
 }
 
 /// Reads a program's rings in a thread.
 struct Reader {
+    program: Arc<Program>,
     arena: Arc<LiveArena>,
     asks: Mutex<Sender<SyncSender<Picture>>>,
     told: Arc<Told>,
@@ -101,6 +115,8 @@ struct Told {
 impl Reader {
     fn begin(program: Program, most: u64) -> Result<Reader, Failure> {
         let arena = Arc::clone(&program.arena);
+        let program = Arc::new(program);
+        let of_reader = Arc::clone(&program);
         let told = Arc::new(Told::default());
         let (send, receive) = channel();
         let (ready, is_ready) = sync_channel(1);
@@ -122,7 +138,7 @@ impl Reader {
             .map_err(|error| Failure::new(exit_code::FAILED, format!("no thread to read calls: {error}")))?;
         let no_thread = || Failure::new(exit_code::FAILED, "the thread that reads calls has failed");
         is_ready.recv().map_err(|_| no_thread())??;
-        Ok(Reader { arena, asks: Mutex::new(send), told, most })
+        Ok(Reader { program: of_reader, arena, asks: Mutex::new(send), told, most })
     }
 }
 
@@ -158,6 +174,23 @@ fn read(program: &Program, mut recent: Recent<'_>, asks: &Receiver<SyncSender<Pi
     }
 }
 
+/// Writes what was marked to a file beside others of the program. Returns its name.
+fn keep(picture: &Picture, arena: &LiveArena, has_ended: bool) -> Result<String, String> {
+    let written = default_output(arena.process());
+    let name = written.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let file = |number: u32| PathBuf::from(format!("{name}-kept-{number}.ect"));
+    let free = (1..).map(file).find(|file| !file.exists()).unwrap_or(written);
+    let destination = Destination::by_default(free);
+    let shown = destination.path.display().to_string();
+    let output = Output::create(&destination).map_err(|failure| failure.sentence().to_string())?;
+    let written = output.write(|file| {
+        let version = env!("CARGO_PKG_VERSION");
+        picture.write(arena, file, version, true, has_ended).map(|(summary, _)| summary)
+    });
+    written.map_err(|failure| failure.sentence().to_string())?;
+    Ok(shown)
+}
+
 impl Running for Reader {
     fn newest(&self) -> Result<Newest, String> {
         let gone = "the program's calls can't be read any more";
@@ -171,7 +204,28 @@ impl Running for Reader {
         let bytes = Vec::with_capacity(picture.bytes + (1 << 20));
         let written = picture.write(&self.arena, bytes, version, false, has_ended);
         let (_, file) = written.map_err(|error| error.to_string())?;
-        Ok(Newest { file, since_ticks: picture.since })
+        let (since_ticks, arena) = (picture.since, Arc::clone(&self.arena));
+        let keep = move |range: Option<(u64, u64)>| {
+            let part = range.map(|(from, to)| picture.between(from, to));
+            keep(part.as_ref().unwrap_or(&picture), &arena, has_ended)
+        };
+        Ok(Newest { file, since_ticks, keep: Box::new(keep) })
+    }
+
+    fn switch(&self, name: &str, is_on: bool) -> Result<String, String> {
+        let failed = |failure: Failure| failure.sentence().to_owned();
+        let mut control = self.program.connect().map_err(failed)?;
+        let (now, base) = control.now().map_err(|error| error.to_string())?;
+        let mut selection = selection_now(now.on != 0, &base);
+        // The program's names are anybody's: none of them names a list of patterns.
+        let pattern =
+            Some(name).filter(|name| !name.starts_with('@')).ok_or("such a name can't be chosen")?;
+        selection.add(pattern, is_on).map_err(|error| error.to_string())?;
+        let (set, outcome) = resolve(&selection, &mut self.program.tables().map_err(failed)?);
+        let bytes = set.bytes().map_err(|error| error.to_string())?;
+        control.set(true, None, &bytes).map_err(|error| error.to_string())?;
+        let all = Several(outcome.all.functions, "function", "functions");
+        Ok(format!("recording {} of {all}", Count(outcome.on.functions)))
     }
 
     fn facts(&self) -> RunningFacts {

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::output::{BUFFER, Destination};
 use crate::traces;
 
-use self::serving::{announce, bind, cant_serve, names_of};
+use self::serving::{announce, bind, cant_serve, fragment, names_of};
 
 /// Runs the verb.
 pub fn run(arguments: ViewArguments) -> Result<ExitCode, Failure> {
@@ -38,7 +38,7 @@ pub fn run(arguments: ViewArguments) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.html {
         return write(inputs, &arguments, path);
     }
-    serve(inputs, arguments.port.unwrap_or(0), !arguments.no_browser, kept)
+    serve(inputs, &arguments)
 }
 
 /// Writes the page that holds everything.
@@ -86,17 +86,11 @@ fn is_only_counted(input: &Input, path: &Path) -> Result<bool, Failure> {
     Ok(trace.threads().iter().all(|thread| thread.events == 0))
 }
 
-fn serve(
-    inputs: Vec<Input>,
-    port: u16,
-    opens_browser: bool,
-    kept: Option<usize>,
-) -> Result<ExitCode, Failure> {
-    let server = bind(port)?;
+fn serve(inputs: Vec<Input>, arguments: &ViewArguments) -> Result<ExitCode, Failure> {
+    let opens_browser = !arguments.no_browser;
+    let server = bind(arguments.port.unwrap_or(0))?;
     let library = Library::open(inputs).map_err(|error| cant_serve(&error))?;
-    // The page goes to the call.
-    let url = server.url() + &kept.map(|number| format!("#kept={number}")).unwrap_or_default();
-    announce(&url, opens_browser)?;
+    announce(&(server.url() + &fragment(arguments)), opens_browser)?;
     server.serve(library, opens_browser).map_err(|error| cant_serve(&error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -24,6 +24,18 @@ pub fn names_of(arguments: &ViewArguments) -> NameOptions {
     }
 }
 
+/// Where the page goes first.
+pub fn fragment(arguments: &ViewArguments) -> String {
+    let encoded = |name: &String| -> String {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+        name.bytes().map(one).collect()
+    };
+    let kept = arguments.filter.kept.map(|number| format!("kept={number}"));
+    let frame = arguments.frame.as_ref().map(|name| format!("frame={}", encoded(name)));
+    kept.or(frame).map(|field| format!("#{field}")).unwrap_or_default()
+}
+
 pub fn cant_serve(error: &std::io::Error) -> Failure {
     Failure::new(exit_code::FAILED, format!("can't serve the page: {error}"))
 }

@@ -180,6 +180,7 @@ export function controls(store: Store, view: View): Controls {
       },
       n: () => void store.step(event.shiftKey),
       ' ': () => store.live?.toggle(),
+      k: () => void store.live?.keep(),
       '/': () => document.querySelector<HTMLInputElement>('#search')?.focus(),
       '?': () => {
         store.helpIsOpen = true;

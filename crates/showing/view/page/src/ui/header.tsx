@@ -40,7 +40,7 @@ export function Header({ store }: { store: Store }): JSX.Element {
 
 /** Whether the picture goes on, and what is missing in it. */
 function Pace({ store, live }: { store: Store; live: Live }): JSX.Element {
-  useStore(store, () => [live.facts, live.isFrozen]);
+  useStore(store, ({ state }) => [live.facts, live.isFrozen, live.kept, state.range]);
   const { facts, isFrozen } = live;
   const over = facts?.over ?? null;
   const [state, said] = over !== null ? ['over', 'ended'] : isFrozen ? ['frozen', 'frozen'] : ['live', 'live'];
@@ -53,6 +53,15 @@ function Pace({ store, live }: { store: Store; live: Live }): JSX.Element {
           {isFrozen ? 'Go on' : 'Freeze'}
         </button>
       )}
+      {(isFrozen || over !== null) && (
+        <button
+          type="button" title={`Write ${store.state.range ? 'the selected range' : 'all that is kept'} to a file, for everycall view, report and others (K)`} onClick={() => void live.keep()}
+        >
+          {store.state.range ? 'Keep range' : 'Keep'}
+        </button>
+      )}
+      {live.kept?.file !== undefined && <span class="faint" title={`Written where everycall view runs: ${visible(live.kept.file)}`}>in {visible(live.kept.file)}</span>}
+      {live.kept?.error !== undefined && <span class="bad" role="alert">{visible(live.kept.error)}</span>}
       {facts !== null && facts.lost > 0 && (
         <button
           type="button" class="link bad" onClick={() => store.set({ panel: 'about', isPanelOpen: true })}

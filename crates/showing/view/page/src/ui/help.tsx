@@ -14,7 +14,7 @@ const KEYS: [string, [string, string][]][] = [
     ['Enter', 'first call in view, when none is selected'], ['Shift + \u2190  \u2192', 'call before, after in the same row'], ['Shift + \u2191  \u2193', 'caller, longest call within'],
     ['M', 'mark the selected call as range (Shift: of its track)'], ['Esc', 'nothing selected'],
   ]],
-  ['A running program', [['Space', 'freeze the picture, or go on with the newest calls']]],
+  ['A running program', [['Space', 'freeze the picture, or go on with the newest calls'], ['K', 'keep what is frozen, or the selected range, as a file']]],
   ['Find', [['/', 'search'], ['Enter  N', 'next hit'], ['Shift + Enter  Shift + N', 'previous hit']]],
   ['Look', [['C', 'colour by function or module'], ['T', 'dark or light'], ['P', 'hide or show the panel'], ['?', 'this help']]],
   ['Pointer', [
@@ -60,6 +60,7 @@ export function Help({ store }: { store: Store }): JSX.Element {
             </dl>
           </section>
         </div>
+        {store.live && location.port !== '' && <p class="faint">From another machine: <code>ssh -N -L {location.port}:127.0.0.1:{location.port} HOST</code>, then open the address of this page there.</p>}
         <form method="dialog"><button type="submit">Close</button></form>
       </div>
     </dialog>

@@ -29,6 +29,7 @@ function Found({ store, func, instances }: { store: Store; func: number; instanc
         <div class="toolbar">
           <Name store={store} id={func} />
           <span class="keep">{plural(instances.count, 'call')}, p50 {duration(instances.p50)}, p99 {duration(instances.p99)}, max {duration(instances.max)}</span>
+          <button type="button" class="small" title="A bar for each call, above the timeline" onClick={() => store.set({ frame: store.names.whole(func) }, true)}>As frames</button>
           {instances.all_calls && instances.all_calls > (instances.calls ?? 0) ? <span class="faint keep" title="Calls since the process began, as counted beside the events: also those that were overwritten or dropped">{plural(instances.all_calls, 'call')} in all</span> : null}
           {instances.untimed ? <span class="faint keep">{count(instances.untimed)} truncated or not measured, left out</span> : null}
         </div>

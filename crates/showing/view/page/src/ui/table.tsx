@@ -4,6 +4,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { count, duration, plural, shortened, visible } from '../text';
 import { useStore } from '../store';
+import type { Live } from '../live';
 import type { Store } from '../store';
 import type { ReportRow } from '../types';
 import { useAnswer } from './answer';
@@ -14,7 +15,7 @@ import type { Column } from './pieces';
 const GROUPS = ['function', 'module', 'file', 'thread', 'process', 'path'];
 
 export function TablePanel({ store }: { store: Store }): JSX.Element {
-  useStore(store, ({ state, names, theme, trace }) => [trace.labels?.length, state.by, state.func, state.colour, names.version, theme]);
+  useStore(store, ({ state, names, theme, trace, live }) => [live?.switched, live?.facts?.over, trace.labels?.length, state.by, state.func, state.colour, names.version, theme]);
   const { trace, state: { by } } = store;
   const [scope, key] = useScope(store);
   const [filter, setFilter] = useState('');
@@ -28,6 +29,7 @@ export function TablePanel({ store }: { store: Store }): JSX.Element {
         <label>by <select value={by} onChange={(event) => store.set({ by: event.currentTarget.value }, true)}>{groups.map((name) => <option key={name} value={name}>{visible(shortened(name, 60))}</option>)}</select></label>
         <input type="search" placeholder="Filter" aria-label="Filter rows" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} spellcheck={false} />
         {answer.value && <span class="faint">{plural(answer.value.report.rows.length, 'row')}, {plural(answer.value.report.calls, 'call')}{scope.call || Number.isFinite(scope.from) ? '; calls that begin or end outside count with their whole duration' : ''}</span>}
+        {store.live && by === 'function' && <Switched store={store} live={store.live} />}
       </div>
       <Waiting answer={answer}>
         {({ by: group, report }) => {
@@ -43,6 +45,18 @@ export function TablePanel({ store }: { store: Store }): JSX.Element {
         }}
       </Waiting>
     </div>
+  );
+}
+
+/** What was switched off here, to be switched on again. */
+function Switched({ store, live }: { store: Store; live: Live }): JSX.Element | null {
+  const { switched, off } = live;
+  if (!switched) return null;
+  return (
+    <span>
+      {switched.error !== undefined ? <span class="bad" role="alert">{visible(switched.error)}</span> : <span class="faint">{visible(switched.said ?? '')}</span>}
+      {[...off].map((func) => <button key={func} type="button" class="small" title="Record it again" onClick={() => void live.switch(func, true)}>&#x21bb; {shortened(store.names.short(func), 40)}</button>)}
+    </span>
   );
 }
 
@@ -77,6 +91,24 @@ function columnsOf(store: Store, rows: ReportRow[], isFunctions: boolean): Colum
     key: 'name', head: isFunctions ? 'Function' : 'Name', isText: true, width: 'minmax(180px, 1fr)', value: (row) => row.name,
     show: (row) => (isFunctions && typeof row.function === 'number' ? <Name store={store} id={row.function} /> : <bdi title={visible(shortened(row.name, 1500))}>{visible(shortened(row.name, 600))}</bdi>),
   });
+  const { live, trace: { call_price_ns: price }, whole } = store;
+  if (live && isFunctions && live.facts?.over == null) {
+    const share = (row: ReportRow): number => (100 * row.calls * (price ?? 0)) / Math.max(1, whole.to - whole.from);
+    if (price) columns.unshift({ key: 'price', head: 'Price', title: 'What recording its calls takes, as a share of one CPU, in what is kept: calls times the price of one, as the process measured it', width: '66px', value: share, show: (row) => (share(row) < 0.01 ? '<0.01 %' : `${share(row).toFixed(2)} %`) });
+    columns.unshift({
+      key: 'on', head: '', title: 'Whether its calls are recorded', width: '44px', value: (row) => (live.off.has(row.function ?? -1) ? 0 : 1),
+      show: (row) => (typeof row.function === 'number' ? (
+        <input
+          type="checkbox" checked={!live.off.has(row.function)} aria-label={`Record ${visible(shortened(row.name, 80))}`} title="Record its calls from now on, or no longer"
+          onClick={(event) => event.stopPropagation()} onChange={(event) => {
+            if (typeof row.function === 'number') void live.switch(row.function, event.currentTarget.checked);
+            // Space is to freeze the picture again.
+            event.currentTarget.blur();
+          }}
+        />
+      ) : ''),
+    });
+  }
   if (isFunctions) columns.push({ key: 'module', head: 'Module', isText: true, width: '120px', value: (row) => row.module ?? '', show: (row) => <bdi>{visible(shortened(row.module ?? '', 200))}</bdi> });
   return columns;
 }
