@@ -47,7 +47,7 @@ fn call_of(call: u64, hook: u64) -> Result<u32, Refusal> {
         return Err(Refusal::Misplaced);
     }
     let words = distance / 4;
-    if words < -(1 << 25) || words >= 1 << 25 {
+    if !(-(1 << 25)..1 << 25).contains(&words) {
         return Err(Refusal::OutOfReach);
     }
     Ok(CALL | words as u32 & DISTANCE)

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::{self, errno};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use everycall_format::arena::PAGE;
 use everycall_hooks::arch::number;
 use everycall_hooks::{BLOCKED_SIGNALS, TRAP_SIGNAL, syscall};
@@ -129,6 +130,19 @@ pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> Result<(),
     // SAFETY: the kinds of advice in use (DONTFORK, DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and
     // _WRITE) don't change memory here.
     done(unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) })
+}
+
+/// Whether the kernel, or what stands for it, accepts advice that doesn't exist. Emulators of one
+/// program do (QEMU's takes any advice for a hint), so that nothing follows from a success.
+pub(crate) fn is_advice_ignored() -> bool {
+    /// 0: not checked yet, 1: no, 2: yes.
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    const NOTHING: usize = 0x7fff_0000;
+    if KNOWN.load(Relaxed) == 0 {
+        let page = KNOWN.as_ptr() as u64 & !(PAGE - 1);
+        KNOWN.store(if advise(page as *mut u8, PAGE, NOTHING).is_ok() { 2 } else { 1 }, Relaxed);
+    }
+    KNOWN.load(Relaxed) == 2
 }
 
 /// The result of a call that returns 0 or an error.
@@ -379,10 +393,10 @@ pub(crate) fn is_readable(address: u64, size: u64) -> bool {
     let first = address & !(PAGE - 1);
     let end = address.saturating_add(size).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
     match advise(first as *mut u8, end - first, MADV_POPULATE_READ) {
-        Ok(()) => true,
+        Ok(()) if !is_advice_ignored() => true,
         Err(errno::EFAULT | errno::ENOMEM) => false,
-        // The kernel is older than Linux 5.14, or a seccomp filter refuses the call.
-        Err(_) => (first..end).step_by(PAGE as usize).all(is_page_readable),
+        // The kernel is older than Linux 5.14, or an emulator, or a seccomp filter refuses the call.
+        _ => (first..end).step_by(PAGE as usize).all(is_page_readable),
     }
 }
 

@@ -1,22 +1,16 @@
 //! Memory that a forked child finds wiped.
 //!
 //! The kernel wipes it (`MADV_WIPEONFORK`). Emulators of one program answer that they do, and may
-//! not: QEMU's takes any advice for a hint. There, the child wipes its copy itself, when the C
-//! library calls it.
+//! not. There, the child wipes its copy itself, when the C library calls it.
 #![allow(unsafe_code)] // System calls, which replace mappings of the runtime's own.
 
 use crate::sys::system::{
     self, MADV_DONTDUMP, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
     PROT_WRITE,
 };
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_hooks::arch::number;
 use everycall_hooks::syscall;
-
-/// Whether advice is taken for a hint: 0 if it isn't known yet.
-static ADVICE: AtomicU32 = AtomicU32::new(0);
-const IS_DONE: u32 = 1;
-const IS_IGNORED: u32 = 2;
 
 /// Memory that the child has to wipe itself: first address and bytes. Bytes of 0 are a free place.
 static OWN: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
@@ -47,17 +41,7 @@ pub(crate) fn unmap_table(table: *mut u8, length: u64) {
 /// Lets forked children find private memory wiped. Returns whether they will.
 pub(crate) fn wipe_in_children(memory: *mut u8, length: u64) -> bool {
     system::advise(memory, length, MADV_WIPEONFORK).is_ok()
-        && (!is_advice_ignored(memory) || note(memory, length))
-}
-
-/// Whether the kernel, or what stands for it, accepts advice that doesn't exist.
-fn is_advice_ignored(memory: *mut u8) -> bool {
-    const NOTHING: usize = 0x7fff_0000;
-    if ADVICE.load(Relaxed) == 0 {
-        let is_ignored = system::advise(memory, everycall_format::arena::PAGE, NOTHING).is_ok();
-        ADVICE.store(if is_ignored { IS_IGNORED } else { IS_DONE }, Relaxed);
-    }
-    ADVICE.load(Relaxed) == IS_IGNORED
+        && (!system::is_advice_ignored() || note(memory, length))
 }
 
 fn note(memory: *mut u8, length: u64) -> bool {
