@@ -218,10 +218,11 @@ pub const TABLE: &[(&str, Run)] = &[
             "everycall view --no-browser $SERVER > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
         ),
     ),
+    // Just after the program's end, other signals are taken for the program's.
     (
         "everycall view --live -- ./app",
         So(
-            "everycall view --no-browser --live -- ./app args > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
+            "everycall view --no-browser --live -- ./app args > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill -9 $view",
         ),
     ),
     (
