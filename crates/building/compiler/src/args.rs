@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use everycall_format::arch::Machine;
+
 use crate::arch;
 use crate::response;
 
@@ -69,6 +71,8 @@ pub struct Invocation {
     pub program_folders: Vec<OsString>,
     /// Whether code is optimised by a profile.
     pub uses_profile: bool,
+    /// The machine that a clang compiles for, if an option names one.
+    pub machine: Option<Machine>,
     /// Options that are incompatible with some modes.
     pub obstacles: Vec<Obstacle>,
 }
@@ -301,9 +305,7 @@ impl Scan {
             "-fprofile-use" | "-fbranch-probabilities" | "-fauto-profile" => self.found.uses_profile = true,
             "-fno-profile-use" => self.found.uses_profile = false,
             "-target" => self.target(next.unwrap_or_default()),
-            _ if arch::OTHER_MACHINE_OPTIONS.contains(&arg) => {
-                self.obstacle(Obstacle::Target(arg.to_owned()))
-            }
+            _ if arch::is_other_machine_option(arg) => self.obstacle(Obstacle::Target(arg.to_owned())),
             "-mcmodel=large" => self.obstacle(Obstacle::LargeModel),
             "-masm=intel" => self.found.obstacles.push(Obstacle::IntelSyntax),
             "-masm=att" => self.found.obstacles.retain(|found| *found != Obstacle::IntelSyntax),
@@ -426,7 +428,12 @@ impl Scan {
     }
 
     fn target(&mut self, triple: &str) {
-        if !(arch::is_target(triple) && triple.contains("linux")) {
+        // The last one counts.
+        self.found
+            .obstacles
+            .retain(|found| !matches!(found, Obstacle::Target(option) if option.starts_with("--target=")));
+        self.found.machine = arch::machine_of(triple).filter(|_| triple.contains("linux"));
+        if self.found.machine.is_none() {
             self.obstacle(Obstacle::Target(format!("--target={triple}")));
         }
     }
@@ -607,7 +614,9 @@ mod tests {
         assert!(read("--target=x86_64-unknown-linux-gnu -minstrument-return=call").obstacles.is_empty());
         assert_eq!(read("-masm=intel").obstacles, [Obstacle::IntelSyntax]);
         assert_eq!(read("-m32 -m32").obstacles, [Obstacle::Target("-m32".into())]);
-        assert_eq!(read("-target aarch64-linux-gnu").obstacles.len(), 1);
+        assert_eq!(read("-target arm-linux-gnueabihf").obstacles.len(), 1);
+        let arm = read("--target=riscv64-linux-gnu -target aarch64-linux-gnu");
+        assert_eq!((arm.machine, arm.obstacles.len()), (Some(Machine::Aarch64), 0));
         assert_eq!(read("-pg -pipe -pthread -pie").obstacles, [Obstacle::ClaimsHooks("-pg".into())]);
         assert_eq!(read("-mfentry-name=x").obstacles.len(), 1);
     }

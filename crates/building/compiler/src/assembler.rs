@@ -2,7 +2,8 @@
 //!
 //! In mode `nops` it turns hook calls into sites. In `fentry` and `xray` it leaves hook calls and
 //! sleds as they are. In all three it completes the unwind information at exits. In `trace-insn` it
-//! turns hook calls and sleds into TRACE instructions. The folder that it
+//! turns hook calls and sleds into TRACE instructions. On 64-bit Arm, where gcc only marks entries,
+//! mode `nops` makes sites of marks and of the instructions that leave functions. The folder that it
 //! is run from names the mode, see [`Toolbox`](crate::toolbox::Toolbox).
 //!
 //! | text | what happens |
@@ -18,8 +19,10 @@ mod exits;
 mod frames;
 mod leave_out;
 mod lines;
+mod marks;
 mod real;
 mod rewriter;
+mod sections;
 mod sleds;
 
 use std::ffi::{OsStr, OsString};
@@ -60,6 +63,7 @@ fn concerns(step: Step, text: &[u8]) -> bool {
         Step::Traces => rewriter::has_hook_calls(text),
         Step::Exits => exits::are_in(text),
         Step::Sleds => sleds::are_in(text),
+        Step::Marks => marks::are_in(text),
     }
 }
 
@@ -69,16 +73,20 @@ fn run(step: Step, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()
         Step::Traces => rewriter::rewrite_to_traces(text, out),
         Step::Exits => lines::feed(text, exits::Exits::new(out)),
         Step::Sleds => lines::feed(text, sleds::Sleds::new(out)),
+        Step::Marks => lines::feed(text, marks::Marks::new(out)),
     }
 }
 
 /// Does the work of `as ARGS` on text rewritten by the step that `called_as` selects.
 pub fn as_main(called_as: &OsStr, args: Vec<OsString>) -> ExitCode {
-    let Some(assembler) = Assembler::find() else {
-        say!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");
+    let step = toolbox::step_of(Path::new(called_as));
+    let Some(assembler) = Assembler::find(step) else {
+        say!(
+            "everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the compiler's binutils package"
+        );
         return ExitCode::from(EXIT_NOT_FOUND);
     };
-    match assemble(toolbox::step_of(Path::new(called_as)), &assembler, &args) {
+    match assemble(step, &assembler, &args) {
         Ok(status) => mirror(status),
         Err(error) => {
             say!("everycall: the assembler step failed with `{}`: {error}", assembler.path().display());

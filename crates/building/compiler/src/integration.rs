@@ -14,6 +14,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use everycall_format::arch::Machine;
+
 use crate::compiler::Family;
 use crate::kit_files::{
     EXPORTS_LIST, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL, START_OFF_OBJECT,
@@ -148,7 +150,9 @@ fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
     if mode.needs_specs(family) {
         options.push(format!("-specs={tools}/{SPECS_FILE}"));
     }
-    options.extend(mode.assembler_step(family).map(|step| format!("-B{tools}/{}", folder_of(step))));
+    options.extend(
+        mode.assembler_step(family, Machine::OWN).map(|step| format!("-B{tools}/{}", folder_of(step))),
+    );
     options
 }
 

@@ -26,7 +26,6 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
-#[path = "x86_64/mod.rs"]
 mod arch;
 mod args;
 mod assembler;

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use everycall_format::arch::Machine;
+
+use crate::arch;
 use crate::compiler::Family;
 
 /// How functions get their hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// gcc: aligned 5-byte NOPs at entry and exits, listed in a section; made by the assembler step.
+    /// gcc: NOPs at entry and exits, listed in a section; made by the assembler step.
     Nops,
     /// gcc: plain calls of `__fentry__` and `__return__`.
     Fentry,
@@ -48,6 +51,17 @@ impl Mode {
         }
     }
 
+    /// The default mode of a compiler for this machine.
+    pub(crate) fn default_for(family: Family, machine: Machine) -> Mode {
+        let default = Mode::default_of(family);
+        if default.works_for(family, machine) { default } else { Mode::second_of(family) }
+    }
+
+    /// Whether gcc marks entries for this mode, and the assembler step does all else.
+    pub(crate) fn has_marks(self, family: Family, machine: Machine) -> bool {
+        self == Mode::Nops && family == Family::Gcc && !arch::has_hook_calls(machine)
+    }
+
     /// The mode where a compiler or a command can't have the default one.
     pub(crate) fn second_of(family: Family) -> Mode {
         match family {
@@ -68,6 +82,16 @@ impl Mode {
             Mode::Finstrument | Mode::TraceInsn => true,
             Mode::AfterInlining | Mode::Xray => family == Family::Clang,
         }
+    }
+
+    /// Whether compilers of this family support it for this machine.
+    pub fn works_for(self, family: Family, machine: Machine) -> bool {
+        let is_there = match self {
+            Mode::Nops | Mode::Finstrument | Mode::AfterInlining => true,
+            Mode::Fentry | Mode::TraceInsn => arch::has_hook_calls(machine),
+            Mode::Xray => arch::has_sleds(machine),
+        };
+        is_there && self.works_with(family)
     }
 
     /// Whether the objects list patchable sites, which linkers must keep with their functions.
@@ -95,8 +119,9 @@ impl Mode {
 
     /// The assembler step of this mode, if the mode needs one: plain calls within a function's body
     /// leave the slots alone that unwind information names.
-    pub(crate) fn assembler_step(self, family: Family) -> Option<Step> {
+    pub(crate) fn assembler_step(self, family: Family, machine: Machine) -> Option<Step> {
         match (self, family) {
+            (Mode::Nops, _) if self.has_marks(family, machine) => Some(Step::Marks),
             (Mode::Nops, _) => Some(Step::Sites),
             (Mode::Fentry | Mode::Xray, _) => Some(Step::Exits),
             (Mode::TraceInsn, Family::Gcc) => Some(Step::Traces),
@@ -145,6 +170,8 @@ pub(crate) enum Step {
     Traces,
     /// Sleds become TRACE instructions.
     Sleds,
+    /// Marked entries, and the instructions that leave their functions, get sites.
+    Marks,
 }
 
 impl fmt::Display for Mode {

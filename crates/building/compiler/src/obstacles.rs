@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use everycall_format::arch::NAME;
+use everycall_format::arch::Machine;
 
 use crate::arch;
 use crate::args::{Invocation, Obstacle};
@@ -12,9 +12,16 @@ use crate::mode::Mode;
 use crate::probe::{self, Feature};
 
 /// Why the command can't be run in this mode; a sentence for the user.
-pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &Invocation) -> Option<String> {
+pub(crate) fn first(
+    mode: Mode,
+    family: Family,
+    machine: Machine,
+    compiler: &Path,
+    invocation: &Invocation,
+) -> Option<String> {
     other_family(mode, family)
         .or_else(|| other_machine(compiler))
+        .or_else(|| not_there(mode, family, machine))
         .or_else(|| linker_of(mode, family, invocation))
         .or_else(|| sleds_beside_calls(mode, family, invocation))
         .or_else(|| invocation.obstacles.iter().find_map(|obstacle| option_of(mode, family, obstacle)))
@@ -22,8 +29,14 @@ pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &In
 
 /// Features that a mode needs for this command and that not every version of its compiler has; the
 /// oldest versions lack the first.
-pub(crate) fn features_of(mode: Mode, family: Family, invocation: &Invocation) -> &'static [Feature] {
+pub(crate) fn features_of(
+    mode: Mode,
+    family: Family,
+    machine: Machine,
+    invocation: &Invocation,
+) -> &'static [Feature] {
     match mode {
+        Mode::Nops if mode.has_marks(family, machine) => &[Feature::LinkedOrder],
         Mode::Nops => &[Feature::ReturnHooks, Feature::LinkedOrder],
         Mode::Fentry => &[Feature::ReturnHooks],
         Mode::TraceInsn if family == Family::Gcc => &[Feature::ReturnHooks],
@@ -38,10 +51,11 @@ pub(crate) fn features_of(mode: Mode, family: Family, invocation: &Invocation) -
 pub(crate) fn missing_feature(
     mode: Mode,
     family: Family,
+    machine: Machine,
     compiler: &Path,
     invocation: &Invocation,
 ) -> io::Result<Option<String>> {
-    for feature in features_of(mode, family, invocation) {
+    for feature in features_of(mode, family, machine, invocation) {
         if probe::has(compiler, &invocation.program_folders, *feature)? {
             continue;
         }
@@ -55,7 +69,7 @@ pub(crate) fn missing_feature(
                 format!(
                     "the assembler of `{compiler}` doesn't know sections with the flag `o` (binutils 2.35 and newer do)"
                 ),
-                Mode::Fentry,
+                if Mode::Fentry.works_for(family, machine) { Mode::Fentry } else { Mode::second_of(family) },
             ),
             Feature::SledsInInterfaceUnits | Feature::NoXrayLinkDeps => (
                 format!("`{compiler}` makes no sleds in interface units of C++20 modules (clang 22 does)"),
@@ -79,11 +93,30 @@ fn other_family(mode: Mode, family: Family) -> Option<String> {
     Some(format!("{family} does not support mode {mode}; its modes are {modes}"))
 }
 
+/// The machines whose programs can be traced, for messages.
+fn machines() -> String {
+    Machine::ALL.map(Machine::name).join(" and ")
+}
+
 fn other_machine(compiler: &Path) -> Option<String> {
     let name = compiler.file_name()?.to_str()?;
-    let machine = name.split_once('-').map(|(machine, _)| machine)?;
-    let is_other = arch::OTHER_MACHINES.iter().any(|known| machine.starts_with(known));
-    is_other.then(|| format!("`{name}` compiles for another machine; only {NAME} Linux can be traced"))
+    let is_other = name.contains('-') && arch::is_other_machine(name);
+    is_other
+        .then(|| format!("`{name}` compiles for another machine; only {} Linux can be traced", machines()))
+}
+
+/// The mode doesn't exist for the machine yet.
+fn not_there(mode: Mode, family: Family, machine: Machine) -> Option<String> {
+    if mode.works_for(family, machine) {
+        return None;
+    }
+    let works = |mode: &Mode| mode.works_for(family, machine);
+    let modes = Mode::ALL.into_iter().filter(works).map(Mode::name).collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "mode {mode} isn't there for {}; {}'s modes for it are {modes}",
+        machine.name(),
+        family.name()
+    ))
 }
 
 fn linker_of(mode: Mode, family: Family, invocation: &Invocation) -> Option<String> {
@@ -119,7 +152,7 @@ fn sleds_beside_calls(mode: Mode, family: Family, invocation: &Invocation) -> Op
 fn option_of(mode: Mode, family: Family, obstacle: &Obstacle) -> Option<String> {
     match obstacle {
         Obstacle::Target(option) => {
-            Some(format!("{option} compiles for another machine; only {NAME} Linux can be traced"))
+            Some(format!("{option} compiles for another machine; only {} Linux can be traced", machines()))
         }
         Obstacle::LargeModel => Some(format!(
             "-mcmodel=large puts functions out of the hooks' reach in mode {mode}; use -mcmodel=medium"

@@ -19,9 +19,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
 
+use everycall_format::arch::Machine;
 use everycall_io::say;
 use everycall_patterns::Selection;
 
+use crate::arch;
 use crate::args::{Invocation, Stage};
 use crate::assembler::LIST_ARGUMENT;
 use crate::compiler::{self, CommandLine, Family};
@@ -387,27 +389,35 @@ fn options(
         ))
     })?;
     let is_default = mode.is_none();
+    let machine = machine_of(compiler, invocation);
     let mode = match mode {
         Some(mode) => mode,
-        None => default_mode(family, compiler, invocation)?,
+        None => default_mode(family, machine, compiler, invocation)?,
     };
-    let obstacle = match obstacles::first(mode, family, compiler, invocation) {
+    let obstacle = match obstacles::first(mode, family, machine, compiler, invocation) {
         // The default is a mode that the compiler has.
-        None if !is_default => obstacles::missing_feature(mode, family, compiler, invocation)?,
+        None if !is_default => obstacles::missing_feature(mode, family, machine, compiler, invocation)?,
         found => found,
     };
     if let Some(sentence) = obstacle {
         return Err(Failure::refused(sentence));
     }
 
-    if selection.is_some() && mode.assembler_step(family).is_none() {
+    if selection.is_some() && !arch::has_hook_calls(machine) {
+        return Err(Failure::refused(format!(
+            "functions can't be left out of a build for {}; leave them out when the program runs: \
+             everycall record --not PATTERN",
+            machine.name()
+        )));
+    }
+    if selection.is_some() && mode.assembler_step(family, machine).is_none() {
         return Err(Failure::refused(format!(
             "mode {mode} can't leave functions out of the build; use mode nops or fentry (gcc) or xray (clang, without \
              -flto), or leave them out when the program runs: everycall record --not PATTERN"
         )));
     }
 
-    let mut before = toolbox_options(mode, family)?;
+    let mut before = toolbox_options(mode, family, machine)?;
     // clang doesn't run an assembler to link, unless it also compiles.
     if let Some(selection) = selection.filter(|_| family == Family::Gcc || invocation.compiles) {
         let list = Toolbox::open()?.list(&selection.to_text())?;
@@ -425,7 +435,7 @@ fn options(
         before.push(without_xray_runtime(compiler)?.into());
     }
     if invocation.links() && mode.has_runtime() {
-        let kit = kit()?;
+        let kit = kit_of(machine, kit)?;
         before.extend(link_options(invocation, start, &kit));
         let reports_all_exits = mode.reports_inlined() && wrap::reports_all_exits(family, invocation);
         before.extend(wrap::options(invocation, compiler, &kit, reports_all_exits));
@@ -437,33 +447,65 @@ fn options(
     Ok(Options { before, behind })
 }
 
+/// The machine that a command compiles for: by an option, by the target that the compiler's name
+/// begins with, else this one.
+fn machine_of(compiler: &Path, invocation: &Invocation) -> Machine {
+    let by_name = || arch::machine_of(compiler.file_name()?.to_str()?);
+    invocation.machine.or_else(by_name).unwrap_or(Machine::OWN)
+}
+
+/// The kit's folder with objects for a machine.
+fn kit_of(machine: Machine, kit: Kit<'_>) -> Result<PathBuf, Failure> {
+    let kit = kit()?;
+    if machine == Machine::OWN {
+        return Ok(kit);
+    }
+    let folder = kit.join(machine.target());
+    if folder.join(RUNTIME_OBJECT).exists() {
+        return Ok(folder);
+    }
+    let (name, target) = (machine.name(), machine.target());
+    Err(Failure::refused(format!(
+        "this everycall was built without the runtime for {name}; install {target}-linux-gnu-gcc, run `rustup target \
+         add {}`, and build everycall again",
+        arch::runtime_target(machine)
+    )))
+}
+
 /// The specs and the assembler step, for the modes that need them.
-fn toolbox_options(mode: Mode, family: Family) -> io::Result<Vec<OsString>> {
+fn toolbox_options(mode: Mode, family: Family, machine: Machine) -> io::Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if mode.needs_specs(family) || mode.assembler_step(family).is_some() {
+    let step = mode.assembler_step(family, machine);
+    if mode.needs_specs(family) || step.is_some() {
         let toolbox = Toolbox::open()?;
         if mode.needs_specs(family) {
-            options.push(joined("-specs=", toolbox.specs()));
+            let specs = if mode.has_marks(family, machine) { toolbox.marks() } else { toolbox.specs() };
+            options.push(joined("-specs=", specs));
         }
-        options.extend(mode.assembler_step(family).map(|step| joined("-B", toolbox.assembler_prefix(step))));
+        options.extend(step.map(|step| joined("-B", toolbox.assembler_prefix(step))));
     }
     Ok(options)
 }
 
 /// The mode if the user names none: the compiler's default, or one that this command can have.
-fn default_mode(family: Family, compiler: &Path, invocation: &Invocation) -> io::Result<Mode> {
-    let default = Mode::default_of(family);
+fn default_mode(
+    family: Family,
+    machine: Machine,
+    compiler: &Path,
+    invocation: &Invocation,
+) -> io::Result<Mode> {
+    let default = Mode::default_for(family, machine);
     // With `-flto`, clang's linker generates the code, and the assembler step can't complete the
     // unwind information at sleds. clang makes no sleds from the compiled form of a module.
     if family == Family::Clang && (invocation.optimises_at_link || invocation.has_compiled_module) {
         return Ok(Mode::second_of(family));
     }
-    let features = obstacles::features_of(default, family, invocation);
+    let features = obstacles::features_of(default, family, machine, invocation);
     for feature in features.iter().copied() {
         if !probe::has(compiler, &invocation.program_folders, feature)? {
             return Ok(match feature {
                 // Its calls of hooks need no list.
-                Feature::LinkedOrder => Mode::Fentry,
+                Feature::LinkedOrder if Mode::Fentry.works_for(family, machine) => Mode::Fentry,
                 _ => Mode::second_of(family),
             });
         }

@@ -5,7 +5,9 @@
 //! FOLDER/exits/as            completes the unwind information at exits only
 //! FOLDER/traces/as           makes TRACE instructions of hook calls
 //! FOLDER/sleds/as            makes TRACE instructions of sleds
+//! FOLDER/marks/as            makes sites of marked entries
 //! FOLDER/hook-calls.specs
+//! FOLDER/marks.specs
 //! FOLDER/everycall-rustc   what cargo runs instead of rustc
 //! FOLDER/HASH.FEATURE    whether a compiler has a feature; made as needed
 //! FOLDER/linkers/NAME      what rustc runs instead of the linker of this name; made as needed
@@ -22,6 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use crate::arch::marked;
 use crate::mode::Step;
 
 /// Name of the specs file that makes gcc emit hook calls.
@@ -31,9 +34,17 @@ pub(crate) const SPECS_FILE: &str = "hook-calls.specs";
 /// apart from what follows.
 const HOOK_CALLS_SPECS: &str = "*cc1_options:\n+ -p -mfentry -minstrument-return=call \n\n";
 
+/// Name of the specs file that makes gcc mark entries.
+const MARKS_FILE: &str = "marks.specs";
+
+/// Its text.
+fn marks_specs() -> String {
+    format!("*cc1_options:\n+ {} \n\n", marked::OPTIONS)
+}
+
 /// The folders below with an `as` of their own, and its step.
-const STEP_FOLDERS: [(&str, Step); 3] =
-    [("exits", Step::Exits), ("traces", Step::Traces), ("sleds", Step::Sleds)];
+const STEP_FOLDERS: [(&str, Step); 4] =
+    [("exits", Step::Exits), ("traces", Step::Traces), ("sleds", Step::Sleds), ("marks", Step::Marks)];
 
 /// Where the `as` of a step lies in the toolbox, with a slash at its end as gcc's `-B` wants it.
 pub(crate) fn folder_of(step: Step) -> &'static str {
@@ -42,6 +53,7 @@ pub(crate) fn folder_of(step: Step) -> &'static str {
         Step::Exits => "exits/",
         Step::Traces => "traces/",
         Step::Sleds => "sleds/",
+        Step::Marks => "marks/",
     }
 }
 
@@ -188,6 +200,11 @@ impl Toolbox {
     pub fn specs(&self) -> PathBuf {
         self.folder.join(SPECS_FILE)
     }
+
+    /// The specs file by which gcc marks entries.
+    pub(crate) fn marks(&self) -> PathBuf {
+        self.folder.join(MARKS_FILE)
+    }
 }
 
 /// Computed from this crate's sources and the program's path: two installations never share a
@@ -265,6 +282,7 @@ fn is_complete(folder: &Path, program: &Path) -> bool {
             is_link(below.join("as")) && everycall_io::cache::is_private(&below).unwrap_or(false)
         })
         && everycall_io::cache::holds(&folder.join(SPECS_FILE), HOOK_CALLS_SPECS.as_bytes())
+        && everycall_io::cache::holds(&folder.join(MARKS_FILE), marks_specs().as_bytes())
 }
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {
@@ -283,14 +301,16 @@ fn fill(folder: &Path, program: &Path) -> io::Result<()> {
             _ => symlink(program, &step)?,
         }
     }
-    let specs = folder.join(SPECS_FILE);
-    fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o644)
-        .open(specs)?
-        .write_all(HOOK_CALLS_SPECS.as_bytes())
+    let marks = marks_specs();
+    [(SPECS_FILE, HOOK_CALLS_SPECS), (MARKS_FILE, &marks)].into_iter().try_for_each(|(name, text)| {
+        fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(folder.join(name))?
+            .write_all(text.as_bytes())
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use everycall_format::Wire;
+use everycall_format::arch::Machine;
 use everycall_format::capture_set::{
     CAPTURES_MAX, CaptureEntry, CaptureFunction, CaptureModule, CaptureSetHeader, FUNCTIONS_MAX, LAYOUT_MAX,
     MAGIC, MODULES_MAX, SIZE_MAX, VERSION,
@@ -224,7 +225,11 @@ pub fn capture_file(
             let options = &CaptureOptions { call_site, is_c_library, ..options.clone() };
             let of_function = parts.get(&function.start).and_then(|parts| parts.at(wanted.moment));
             let part = of_function.cloned().unwrap_or_default().with(wanted);
-            match part.compile(wanted.moment, debugging.dwarf(), place, options) {
+            let compiled = match table.machine() {
+                Machine::OWN => part.compile(wanted.moment, debugging.dwarf(), place, options),
+                other => Err(of_another_machine(&wanted.text, other)),
+            };
+            match compiled {
                 Ok(compiled) if compiled.is_empty => {}
                 Ok(compiled) => {
                     let end = function.start.saturating_add(function.size.max(1));
@@ -254,6 +259,12 @@ pub fn capture_file(
         Captured { start, end, entry: compiled(parts.entry), exit: compiled(parts.exit) }
     });
     (CapturedFile { path: path.to_path_buf(), build_id, functions: functions.collect() }, all_met)
+}
+
+/// Where values are is only known for this machine's functions.
+fn of_another_machine(text: &str, machine: Machine) -> ArgumentError {
+    let message = format!("values of calls can't be captured in programs for {}", machine.name());
+    ArgumentError::new(text, 0..text.len(), message)
 }
 
 /// The values and conditions that are wanted of a function.

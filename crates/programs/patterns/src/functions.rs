@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use everycall_format::Wire;
-use everycall_format::arch::{SITE_SIZE, SLED_SIZE};
+use everycall_format::arch::Machine;
 use everycall_format::frame::{self, NamedFrame, Records};
 use everycall_format::frame_pattern::matches;
 use everycall_format::site::{SITES_SECTION, Site, XRAY_SECTION, XraySled, site_kind, sled_kind};
@@ -158,6 +158,7 @@ pub struct FunctionTable {
     symbols: ModuleSymbols,
     /// Whether its hooks are always called, so that functions, not sites, are chosen.
     is_plain: bool,
+    machine: Machine,
     /// Of each function, if they are frames by id.
     frames: Vec<Frame>,
 }
@@ -256,13 +257,15 @@ impl FunctionTable {
             let bytes = section.data().map_err(odd)?.to_vec();
             text.push(Text { name, address: section.address(), bytes });
         }
+        let endian = elf.endian();
+        let machine = Machine::of_elf(elf.elf_header().e_machine.get(endian).0).unwrap_or(Machine::OWN);
         let mut raw = Vec::new();
         for section in elf.sections() {
             let Ok(name) = section.name() else { continue };
             if name == SITES_SECTION {
-                nops(section.address(), section.data().map_err(odd)?, &mut raw);
+                nops(machine, section.address(), section.data().map_err(odd)?, &mut raw);
             } else if name == XRAY_SECTION {
-                sleds(section.address(), section.data().map_err(odd)?, &mut raw);
+                sleds(machine, section.address(), section.data().map_err(odd)?, &mut raw);
             }
         }
         let table = FunctionTable {
@@ -272,6 +275,7 @@ impl FunctionTable {
             sites: Vec::new(),
             text,
             symbols,
+            machine,
             is_plain: false,
             frames: Vec::new(),
         };
@@ -297,6 +301,7 @@ impl FunctionTable {
             sites: Vec::new(),
             text: Vec::new(),
             is_plain: true,
+            machine: Machine::OWN,
             frames: Vec::new(),
             symbols: ModuleSymbols::open(&ModuleIdentity::new(path, &[]), &SymbolOptions::default()),
         };
@@ -330,6 +335,12 @@ impl FunctionTable {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The machine of its code.
+    #[must_use]
+    pub fn machine(&self) -> Machine {
+        self.machine
     }
 
     /// The file's build id; empty if it has none.
@@ -376,7 +387,7 @@ impl FunctionTable {
             let site = self.sites.get(place)?;
             Some((site.size, site.own))
         };
-        arch::code_of(bytes.unwrap_or_default(), function.start, site)
+        arch::code_of(self.machine, bytes.unwrap_or_default(), function.start, site)
     }
 
     /// Bytes of the site with which a function begins; 0 if it doesn't begin with one. Its
@@ -483,7 +494,7 @@ impl FunctionTable {
         let entries = self.symbols.functions().filter(|entry| !entry.is_plt && entry.size > 0);
         let mut functions: Vec<Instrumented> = entries.map(Instrumented::of).collect();
         for Text { address: begin, bytes, .. } in &self.text {
-            for (address, target) in arch::possible_calls(bytes, *begin) {
+            for (address, target) in arch::possible_calls(self.machine, bytes, *begin) {
                 if !hooks.contains(&target) {
                     continue;
                 }
@@ -494,7 +505,7 @@ impl FunctionTable {
                     let own = 0;
                     self.sites.push(SiteAt {
                         address,
-                        size: SITE_SIZE as u64,
+                        size: self.machine.sites().call as u64,
                         function: function as u32,
                         own,
                     });
@@ -522,7 +533,7 @@ fn hooks<'data>(elf: &impl Object<'data>) -> Vec<u64> {
 }
 
 /// Address, function, bytes and own instructions of each site of mode `nops`.
-fn nops(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
+fn nops(machine: Machine, at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
     for (index, bytes) in (0..).zip(bytes.chunks_exact(Site::SIZE)) {
         let place: u64 = at + index * Site::SIZE as u64;
         let Some(site) = Site::read(bytes) else { continue };
@@ -530,7 +541,12 @@ fn nops(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
         let own = 0;
         if site.kind <= site_kind::RETURN {
             let of = |distance: i32| place.wrapping_add_signed(distance.into());
-            raw.push((of(site.site), function_of(place, site.function), SITE_SIZE as u64, own));
+            raw.push((
+                of(site.site),
+                function_of(place, site.function),
+                arch::site_size(machine, site.kind),
+                own,
+            ));
         }
     }
 }
@@ -541,7 +557,7 @@ fn function_of(place: u64, distance: i32) -> u64 {
 }
 
 /// Address, function, bytes and own instructions of each XRay sled.
-fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
+fn sleds(machine: Machine, at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
     for (index, bytes) in (0..).zip(bytes.chunks_exact(XraySled::SIZE)) {
         let place: u64 = at + index * XraySled::SIZE as u64;
         let Some(sled) = XraySled::read(bytes) else { continue };
@@ -549,7 +565,7 @@ fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<RawSite>) {
             // An exit's XRay sled takes the place of the function's `ret`.
             let own = u32::from(sled.kind == sled_kind::EXIT);
             let function = (place + 8).wrapping_add_signed(sled.function);
-            raw.push((place.wrapping_add_signed(sled.sled), function, SLED_SIZE as u64, own));
+            raw.push((place.wrapping_add_signed(sled.sled), function, machine.sites().sled as u64, own));
         }
     }
 }

@@ -17,7 +17,6 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
-#[path = "x86_64.rs"]
 mod arch;
 mod code;
 mod functions;

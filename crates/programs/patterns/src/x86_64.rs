@@ -1,6 +1,6 @@
 //! Instructions of x86-64.
 
-use everycall_format::arch::SITE_SIZE;
+use everycall_format::arch::x86_64::CALL_SIZE;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use memchr::memchr_iter;
 
@@ -15,7 +15,7 @@ pub(crate) fn possible_calls(bytes: &[u8], start: u64) -> impl Iterator<Item = (
     memchr_iter(CALL, bytes).filter_map(move |at| {
         let displacement = i32::from_le_bytes(*bytes.get(at + 1..)?.first_chunk()?);
         let address = start + at as u64;
-        Some((address, (address + SITE_SIZE as u64).wrapping_add_signed(displacement.into())))
+        Some((address, (address + CALL_SIZE as u64).wrapping_add_signed(displacement.into())))
     })
 }
 

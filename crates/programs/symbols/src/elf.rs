@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use everycall_format::arch::Machine;
 use object::elf::FileHeader64;
 use object::read::elf::{ElfFile64, SectionHeader, SymbolTable};
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ReadRef, SectionIndex, elf};
@@ -23,6 +24,11 @@ pub(crate) struct CodeSymbol<'d> {
     pub name: &'d [u8],
     pub kind: elf::SymbolType,
     pub bind: elf::SymbolBind,
+}
+
+/// The file's machine; `None` if its programs can't be traced.
+pub(crate) fn machine_of(elf: &Elf<'_>) -> Option<Machine> {
+    Machine::of_elf(elf.elf_header().e_machine.get(LittleEndian).0)
 }
 
 /// Parses headers; the sentence says why not.

@@ -7,19 +7,14 @@
 use object::read::elf::ProgramHeader;
 use object::{LittleEndian, Object, elf};
 
-use everycall_format::arch::{SITE_SIZE, SLED_CALL, SLED_SIZE};
+use everycall_format::arch::Machine;
 use everycall_format::site::{NOTE_SECTION, SITES_SECTION, XRAY_SECTION, site_kind, sled_kind};
 
 use crate::arch;
-use crate::elf::{CodeSections, Elf, bytes_at, code_symbols};
+use crate::elf::{CodeSections, Elf, bytes_at, code_symbols, machine_of};
 use crate::instruction::Leaves;
 use crate::plt;
 use crate::sites::{SiteEntry, entries};
-
-/// Bytes of a call of a hook: what a site is when it is on.
-const CALL_SIZE: u64 = SITE_SIZE as u64;
-/// Distance from the XRay sled of a tail exit to its hook's return address.
-const SLED_RETURN: u64 = (SLED_CALL + SITE_SIZE) as u64;
 
 /// How a function is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,13 +41,19 @@ pub(crate) struct Exits {
     /// The file was built without hooks, so exits are known by the instructions by which they
     /// leave.
     is_untouched: bool,
+    /// `None` if programs of the file's machine can't be traced.
+    machine: Option<Machine>,
 }
 
 impl Exits {
     pub(crate) fn of(elf: &Elf<'_>) -> Self {
+        let machine = machine_of(elf);
+        let bytes = machine.unwrap_or(Machine::OWN).sites();
+        // Distance from the XRay sled of a tail exit to its hook's return address.
+        let sled_return = (bytes.sled_call + bytes.call) as u64;
         let mut sites = Vec::new();
         for SiteEntry { address, kind, .. } in entries(elf, SITES_SECTION) {
-            let behind = address.wrapping_add(CALL_SIZE);
+            let behind = address.wrapping_add(bytes.size as u64);
             match kind {
                 site_kind::TAIL_EXIT => sites.push((behind, Some(behind))),
                 site_kind::EXIT | site_kind::RETURN => sites.push((behind, None)),
@@ -61,10 +62,10 @@ impl Exits {
         }
         for SiteEntry { address, kind, .. } in entries(elf, XRAY_SECTION) {
             if kind == u32::from(sled_kind::TAIL_EXIT) {
-                let behind = address.wrapping_add(SLED_RETURN);
-                sites.push((behind, Some(address.wrapping_add(SLED_SIZE as u64))));
+                let behind = address.wrapping_add(sled_return);
+                sites.push((behind, Some(address.wrapping_add(bytes.sled as u64))));
             } else if kind == u32::from(sled_kind::EXIT) {
-                sites.push((address.wrapping_add(CALL_SIZE), None));
+                sites.push((address.wrapping_add(bytes.call as u64), None));
             }
         }
         sites.sort_unstable();
@@ -84,7 +85,7 @@ impl Exits {
             plt::slot_targets(elf).into_iter().map(|(slot, name)| (slot, name.to_vec())).collect();
         slots.sort_unstable();
         let is_untouched = sites.is_empty() && elf.section_by_name(NOTE_SECTION).is_none();
-        Self { sites, code, slots, is_untouched }
+        Self { sites, code, slots, is_untouched, machine }
     }
 
     /// How the exit at `address` leaves its function; `None` if that isn't known. `is_start` says
@@ -109,16 +110,18 @@ impl Exits {
     }
 
     fn follows_call(&self, image: &[u8], address: u64) -> bool {
-        [CALL_SIZE, arch::LONGEST_CALL].into_iter().any(|size| {
+        let Some(machine) = self.machine else { return false };
+        [machine.sites().call as u64, arch::longest_call(machine)].into_iter().any(|size| {
             let code = address.checked_sub(size).and_then(|from| self.bytes(image, from));
-            code.and_then(|code| code.get(..size as usize)).is_some_and(arch::ends_in_call)
+            code.and_then(|code| code.get(..size as usize))
+                .is_some_and(|code| arch::ends_in_call(machine, code))
         })
     }
 
     /// Target of the call that begins the function at `start`, as the call of an entry hook does:
     /// an address, or the slot with one.
     pub(crate) fn first_call(&self, image: &[u8], start: u64) -> Option<u64> {
-        arch::first_call(self.bytes(image, start)?, start)
+        arch::first_call(self.machine?, self.bytes(image, start)?, start)
     }
 
     /// Code from `address` on: as much as an instruction may have, or what there is.
@@ -127,6 +130,11 @@ impl Exits {
             let inside = address.checked_sub(start).filter(|inside| *inside < size)?;
             bytes_at(image, offset.checked_add(inside)?, arch::INSTRUCTION_SIZE_MAX.min(size - inside))
         })
+    }
+
+    /// The file's machine, if programs for it can be traced.
+    pub(crate) fn machine(&self) -> Option<Machine> {
+        self.machine
     }
 
     /// A function's code.
@@ -151,7 +159,7 @@ impl Exits {
 
     /// Classifies the jump or return at `address`; `None` for any other instruction.
     fn instruction(&self, image: &[u8], address: u64) -> Option<Leaving> {
-        Some(match arch::leaving(self.bytes(image, address)?, address, self.is_untouched)? {
+        Some(match arch::leaving(self.machine?, self.bytes(image, address)?, address, self.is_untouched)? {
             Leaves::Returns => Leaving::Returns,
             Leaves::JumpsTo(target) => Leaving::JumpsTo(target),
             Leaves::JumpsThrough(slot) => match self.slot_name(slot) {
@@ -227,6 +235,7 @@ mod tests {
             code: vec![(0x1000, 0, bytes.len() as u64)],
             is_untouched,
             slots: vec![(0x2000, b"g".to_vec())],
+            machine: Some(Machine::X86_64),
         }
     }
 

@@ -28,7 +28,6 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod address_ranges;
-#[path = "x86_64/mod.rs"]
 mod arch;
 mod budget;
 mod build_id;

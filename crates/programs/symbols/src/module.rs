@@ -193,7 +193,7 @@ impl ModuleSymbols {
                 return None;
             }
             let has_sites = exits.has_sites();
-            for target in arch::targets(exits.code_of(image, start, size)?, start)? {
+            for target in arch::targets(exits.machine()?, exits.code_of(image, start, size)?, start)? {
                 let (exits, _) = self.exits()?;
                 let name = match target {
                     Target::Slot(slot) => exits.slot_name(slot)?.to_vec(),

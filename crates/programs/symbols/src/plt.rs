@@ -6,10 +6,8 @@ use std::ops::Range;
 use object::read::elf::ElfSymbol64;
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
-use everycall_format::arch::ELF_MACHINE;
-
-use crate::arch::{STUB_SECTIONS, jump_slot, stub_size};
-use crate::elf::Elf;
+use crate::arch::{STUB_SECTIONS, jump_slot, stub_sizes};
+use crate::elf::{Elf, machine_of};
 
 /// Limit on stubs of one file; the sections of real files contain far fewer.
 const STUB_COUNT_MAX: usize = 1 << 20;
@@ -34,9 +32,7 @@ pub(crate) fn section_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
 /// target.
 pub(crate) fn stubs<'d>(elf: &Elf<'d>) -> Vec<Stub<'d>> {
     let mut stubs = Vec::new();
-    if elf.elf_header().e_machine.get(LittleEndian).0 != ELF_MACHINE {
-        return stubs;
-    }
+    let Some(machine) = machine_of(elf) else { return stubs };
     let sections: Vec<_> = STUB_SECTIONS.iter().filter_map(|name| elf.section_by_name(name)).collect();
     if sections.is_empty() {
         return stubs;
@@ -44,10 +40,11 @@ pub(crate) fn stubs<'d>(elf: &Elf<'d>) -> Vec<Stub<'d>> {
     let targets = slot_targets(elf);
     for section in sections {
         let (Ok(name), Ok(data)) = (section.name(), section.data()) else { continue };
-        let entry_size = stub_size(name, data);
-        for (index, entry) in data.chunks_exact(entry_size).enumerate().take(STUB_COUNT_MAX) {
-            let start = section.address().wrapping_add((index * entry_size) as u64);
-            let Some(slot) = jump_slot(entry, start) else { continue };
+        let (head, entry_size) = stub_sizes(machine, name, data);
+        let entries = data.get(head..).unwrap_or_default().chunks_exact(entry_size);
+        for (index, entry) in entries.enumerate().take(STUB_COUNT_MAX) {
+            let start = section.address().wrapping_add((head + index * entry_size) as u64);
+            let Some(slot) = jump_slot(machine, entry, start) else { continue };
             if let Some(&target) = targets.get(&slot) {
                 stubs.push(Stub { start, size: entry_size as u64, target });
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use everycall_format::arch::ELF_MACHINE;
+use everycall_format::arch::Machine;
 use everycall_format::site::{
     NOTE_MODULE, NOTE_OWNER, NOTE_RUNTIME, NOTE_SECTION, SITES_SECTION, XRAY_SECTION,
 };
@@ -76,7 +76,7 @@ pub struct SiteReport {
 impl SiteReport {
     /// Whether programs for the file's machine can be traced.
     pub fn is_supported(&self) -> bool {
-        self.is_64_bit && self.machine == ELF_MACHINE
+        self.is_64_bit && Machine::of_elf(self.machine).is_some()
     }
 
     /// Whether it was linked through the prefix, and certainly has no code that was compiled

@@ -7,9 +7,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::compiler::{self, Family};
+use crate::mode::Step;
 
 pub(super) enum Assembler {
     Gnu(PathBuf),
@@ -21,9 +22,12 @@ const ALIKE: [&[u8]; 2] = [b"-o", b"-I"];
 
 impl Assembler {
     /// clang, if it runs this program; otherwise gcc's own folders come first, in gcc's order.
-    pub(super) fn find() -> Option<Assembler> {
+    pub(super) fn find(step: Step) -> Option<Assembler> {
         if let Some(clang) = parent().filter(|path| is_clang(path)) {
             return Some(Assembler::Clang(clang));
+        }
+        if step == Step::Marks {
+            return of_gcc().map(Assembler::Gnu);
         }
         let folders = ["COMPILER_PATH", "PATH"].into_iter().filter_map(std::env::var_os);
         let folders: Vec<PathBuf> =
@@ -93,6 +97,24 @@ impl Assembler {
     }
 }
 
+/// The assembler of the gcc that runs this program: cross-compilers have their own, whose folder
+/// they don't hand on.
+fn of_gcc() -> Option<PathBuf> {
+    let gcc = parent()?;
+    let beside = gcc.file_name().and_then(OsStr::to_str).and_then(assembler_beside);
+    let beside = beside.map(|name| gcc.with_file_name(name)).filter(|path| path.exists());
+    beside.or_else(|| {
+        let answer = Command::new(&gcc).arg("-print-prog-name=as").stdin(Stdio::null()).output().ok()?;
+        compiler::find_program(OsStr::from_bytes(answer.stdout.trim_ascii()))
+    })
+}
+
+/// The name of the assembler beside a cross-compiler.
+fn assembler_beside(gcc: &str) -> Option<String> {
+    let target = ["-gcc", "-g++"].iter().find_map(|name| gcc.rfind(name)).map(|end| &gcc[..end])?;
+    Some(format!("{target}-as"))
+}
+
 /// The program that runs this one.
 fn parent() -> Option<PathBuf> {
     let parent = rustix::process::getppid()?;
@@ -101,4 +123,16 @@ fn parent() -> Option<PathBuf> {
 
 fn is_clang(path: &Path) -> bool {
     path.file_name().and_then(compiler::family_of_name) == Some(Family::Clang)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::assembler_beside;
+
+    #[test]
+    fn cross_compilers_have_their_assembler_beside_them() {
+        let name = assembler_beside("aarch64-linux-gnu-g++-12");
+        assert_eq!(name.as_deref(), Some("aarch64-linux-gnu-as"));
+        assert_eq!(assembler_beside("gcc-12"), None);
+    }
 }

@@ -17,7 +17,6 @@
 //! Lines stay where they are, so that the assembler's diagnostics name the right ones. Text between `#APP` and `#NO_APP` (inline
 //! assembler) is passed on unread, but for changes of section.
 
-use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 
 use everycall_format::site::site_kind;
@@ -26,6 +25,7 @@ use crate::arch::{text, trace_insn};
 
 use super::frames::Frames;
 use super::lines::{self, Lines};
+use super::sections::Sections;
 
 /// Largest distance between a push and its hook call.
 const PENDING_BYTES_MAX: usize = 4096;
@@ -74,11 +74,7 @@ struct Rewriter<'a> {
     form: Form,
     sites: u32,
     in_app: bool,
-    section: Section,
-    previous_section: Section,
-    section_stack: Vec<(Section, Section)>,
-    /// The first site in each section, after which the section's records are ordered.
-    anchors: HashMap<Section, u32>,
+    sections: Sections,
     /// The name of the last `.type NAME, @function`, until its label.
     declared: Vec<u8>,
     function: Function,
@@ -91,13 +87,6 @@ struct Rewriter<'a> {
     /// its kind.
     open_exit: Option<&'static [u8]>,
     frames: Frames,
-}
-
-/// A section as its directive names it, with its COMDAT group.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-struct Section {
-    directive: Vec<u8>,
-    group: Option<Vec<u8>>,
 }
 
 /// The function whose code comes now.
@@ -165,16 +154,12 @@ impl Lines for Rewriter<'_> {
 
 impl<'a> Rewriter<'a> {
     fn new(out: &'a mut dyn Write, form: Form) -> Rewriter<'a> {
-        let text = Section { directive: b".text".to_vec(), group: None };
         Rewriter {
             out,
             form,
             sites: 0,
             in_app: false,
-            section: text.clone(),
-            previous_section: text,
-            section_stack: Vec::new(),
-            anchors: HashMap::new(),
+            sections: Sections::new(),
             declared: Vec::new(),
             function: Function::default(),
             functions: 0,
@@ -213,36 +198,14 @@ impl<'a> Rewriter<'a> {
                 }
                 Ok(())
             }
-            b".text" | b".data" | b".bss" | b".section" => self.enter_section(directive, operands),
-            b".pushsection" => {
-                self.section_stack.push((self.section.clone(), self.previous_section.clone()));
-                self.enter_section(directive, operands)
-            }
-            b".popsection" => {
-                if let Some((section, previous)) = self.section_stack.pop() {
-                    self.close_exit_on_own_line()?;
-                    (self.section, self.previous_section) = (section, previous);
-                }
-                Ok(())
-            }
-            b".previous" => {
+            word if Sections::concern(word) => {
                 self.close_exit_on_own_line()?;
-                std::mem::swap(&mut self.section, &mut self.previous_section);
+                self.sections.change(word, directive, operands);
                 Ok(())
             }
             b".size" | b".cfi_endproc" => self.close_exit_on_own_line(),
             _ => Ok(()),
         }
-    }
-
-    fn enter_section(&mut self, directive: &[u8], operands: &[u8]) -> io::Result<()> {
-        self.close_exit_on_own_line()?;
-        let new = Section {
-            directive: if operands.is_empty() { directive.to_vec() } else { operands.to_vec() },
-            group: comdat_group(operands),
-        };
-        self.previous_section = std::mem::replace(&mut self.section, new);
-        Ok(())
     }
 
     fn label(&mut self, line: &[u8]) -> io::Result<()> {
@@ -374,55 +337,13 @@ impl<'a> Rewriter<'a> {
         if self.form == Form::Traces {
             return Ok(());
         }
-        let known = self.anchors.get(&self.section).copied();
-        let anchor = known.unwrap_or(site);
-        self.pass(b"\t.pushsection everycall_sites,\"ao")?;
-        if self.section.group.is_some() {
-            self.pass(b"G")?;
-        }
-        write!(self.out, "\",@progbits,.Leverycall_s{anchor}")?;
-        if let Some(group) = &self.section.group {
-            self.out.write_all(b",")?;
-            self.out.write_all(group)?;
-            self.out.write_all(b",comdat")?;
-        }
-        if known.is_none() {
-            self.anchors.insert(self.section.clone(), site);
-            self.pass(b";.p2align 2")?;
-        }
-        let function = self.function.number;
-        write!(
-            self.out,
-            ";.long .Leverycall_s{site}-.;.long .Leverycall_f{function}-.;.long {kind};.popsection"
-        )
+        self.sections.record(self.out, site, self.function.number, kind)
     }
 }
 
 /// `f.cold`, or `f.cold.1`, holds the rarely executed parts of `f`.
 pub(super) fn is_cold_part(name: &[u8], function: &[u8]) -> bool {
     !function.is_empty() && name.strip_prefix(function).is_some_and(|rest| rest.starts_with(b".cold"))
-}
-
-/// The group in the operands of `.section NAME,"FLAGS",@TYPE[,ENTRY SIZE],GROUP,comdat`.
-fn comdat_group(operands: &[u8]) -> Option<Vec<u8>> {
-    let mut fields = split_at_commas(operands).into_iter().skip(1);
-    let flags = fields.next()?;
-    if !flags.contains(&b'G') {
-        return None;
-    }
-    let behind_type = [b'M', b'o'].iter().filter(|flag| flags.contains(flag)).count();
-    fields.nth(1 + behind_type).map(<[u8]>::to_vec)
-}
-
-fn split_at_commas(operands: &[u8]) -> Vec<&[u8]> {
-    let mut quoted = false;
-    operands
-        .split(|byte| {
-            quoted ^= *byte == b'"';
-            *byte == b',' && !quoted
-        })
-        .map(<[u8]>::trim_ascii)
-        .collect()
 }
 
 /// Recognises `call __return__` and its other forms.
@@ -527,8 +448,6 @@ mod tests {
             2,
             "{out}"
         );
-        assert_eq!(comdat_group(b".x,\"aMSG\",@progbits,1,grp,comdat").as_deref(), Some(&b"grp"[..]));
-        assert_eq!(comdat_group(b".text.G,\"ax\",@progbits"), None);
     }
 
     #[test]

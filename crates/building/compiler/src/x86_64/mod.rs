@@ -6,25 +6,9 @@ pub(crate) mod trace_insn;
 /// Options of gcc and clang that compile for another machine.
 pub(crate) const OTHER_MACHINE_OPTIONS: [&str; 3] = ["-m32", "-mx32", "-m16"];
 
-/// Target prefixes of cross-compilers' names.
-pub(crate) const OTHER_MACHINES: [&str; 12] = [
-    "aarch64",
-    "arm",
-    "i386",
-    "i486",
-    "i586",
-    "i686",
-    "riscv",
-    "powerpc",
-    "s390x",
-    "mips",
-    "sparc",
-    "loongarch",
-];
-
-/// Whether a target of clang's has this architecture.
-pub(crate) fn is_target(triple: &str) -> bool {
-    ["x86_64", "amd64"].iter().any(|cpu| triple.starts_with(cpu))
+/// Whether the first word of a target is this architecture.
+pub(crate) fn is_cpu(cpu: &str) -> bool {
+    ["x86_64", "amd64"].contains(&cpu)
 }
 
 /// A target of rustc's whose programs can be traced.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use everycall_format::arch::NAME;
+use everycall_format::arch::Machine;
 use everycall_patterns::{FunctionTable, TableError, linked_only as linked_only_text};
 use everycall_recorder::find_program;
 use everycall_symbols::{LinkKind, SiteError, SiteReport, site_report};
@@ -88,6 +88,9 @@ const LAUNCHERS: &[&str] = &[
     "zsh",
 ];
 
+/// How names of emulators begin that run one program of another machine.
+const EMULATOR: &str = "qemu-";
+
 /// The search for traced libraries ends after this many.
 const LIBRARIES_MAX: usize = 256;
 /// Shells run a text file without `#!` as a script, if its first bytes look like text.
@@ -150,9 +153,19 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let shown = path.display();
     let build = "everycall cc -- g++ -O2 -g app.cpp -o app";
-    if !report.is_supported() {
+    let machine = Machine::of_elf(report.machine).filter(|_| report.is_supported());
+    let Some(machine) = machine else {
         return Prospect::Untraceable(format!(
-            "{shown} is not built for {NAME}, and only such programs can be traced; build it for this machine: {build}"
+            "{shown} is not built for {}, and only such programs can be traced; build it for this machine: {build}",
+            Machine::ALL.map(Machine::name).join(" or ")
+        ));
+    };
+    if machine != Machine::OWN && !is_emulated(machine) {
+        let (name, target) = (machine.name(), machine.target());
+        return Prospect::Untraceable(format!(
+            "{shown} is built for {name}, and this machine is {}; run it by an emulator: \
+             everycall record -- {EMULATOR}{target} -L /usr/{target}-linux-gnu {shown}",
+            Machine::OWN.name()
         ));
     }
     let carries_runtime = report.note.is_some_and(|note| note.is_runtime);
@@ -182,6 +195,11 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
          (or CC='everycall cc -- gcc' for make). If it only starts a traced program, add --launcher; if it loads traced \
          plugins, add --preload"
     ))
+}
+
+/// Whether the kernel starts programs of another machine by an emulator.
+fn is_emulated(machine: Machine) -> bool {
+    Path::new("/proc/sys/fs/binfmt_misc").join(format!("{EMULATOR}{}", machine.target())).exists()
 }
 
 /// How many functions of a process of this program can have counts: more for a program of more
@@ -271,7 +289,7 @@ fn calls(object: &Path) -> Option<[bool; 3]> {
 /// Whether a launcher has this name, with or without a version (`python3.11`).
 fn is_launcher(name: &str) -> bool {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    LAUNCHERS.contains(&name) || LAUNCHERS.contains(&plain)
+    LAUNCHERS.contains(&name) || LAUNCHERS.contains(&plain) || name.starts_with(EMULATOR)
 }
 
 fn is_script(path: &Path) -> bool {

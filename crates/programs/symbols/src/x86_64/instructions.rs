@@ -1,13 +1,13 @@
 //! How functions are left, and the calls of their hooks.
 
-use everycall_format::arch::SITE_SIZE;
+use everycall_format::arch::x86_64::CALL_SIZE;
 
 use crate::instruction::Leaves;
 
 /// Bytes that one instruction may have.
 pub(crate) const INSTRUCTION_SIZE_MAX: u64 = 15;
 /// Bytes of the longest call of a hook.
-pub(crate) const LONGEST_CALL: u64 = SITE_SIZE as u64 + 1;
+pub(crate) const LONGEST_CALL: u64 = CALL_SIZE as u64 + 1;
 
 /// Whether code ends in the call of a hook.
 pub(crate) fn ends_in_call(code: &[u8]) -> bool {
