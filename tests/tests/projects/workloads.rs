@@ -58,7 +58,7 @@ const RING: &str = "256M";
 /// Options for a run that overwrites its ring: a small ring, as debug builds take long for more
 /// events; with `EVERYCALL_FULL` the default one.
 fn overwritten_ring() -> &'static [&'static str] {
-    if is_full() { &[] } else { &["--ring-size", "4M"] }
+    if is_full() { &[] } else { &["--ring-size", "1M"] }
 }
 
 /// Runs a program; returns its standard output.
