@@ -1,6 +1,7 @@
 //! A temporary folder, the binary under test, and the programs that are built and run with it.
 
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -57,6 +58,32 @@ impl Mode {
         Mode::CLANG19_AFTER_INLINING,
     ];
 
+    /// gcc for 64-bit Arm, with patchable sites.
+    pub const ARM_NOPS: Mode =
+        Mode { name: "nops", cc: "aarch64-linux-gnu-gcc", cxx: "aarch64-linux-gnu-g++" };
+    /// gcc for 64-bit Arm, with `__cyg_profile` calls.
+    pub const ARM_FINSTRUMENT: Mode =
+        Mode { name: "finstrument", cc: "aarch64-linux-gnu-gcc", cxx: "aarch64-linux-gnu-g++" };
+
+    /// The modes that tests of all modes take: [`Mode::ALL`], or those of another machine if
+    /// `EVERYCALL_TARGET` names one.
+    #[must_use]
+    pub fn all() -> Vec<Mode> {
+        match target() {
+            Some(_) => vec![Mode::ARM_NOPS, Mode::ARM_FINSTRUMENT],
+            None => Mode::ALL.to_vec(),
+        }
+    }
+
+    /// The mode of the machine that `EVERYCALL_TARGET` names, for tests that take one of gcc's.
+    fn for_target(self) -> Mode {
+        match (target(), self) {
+            (Some(_), Mode::GCC_NOPS) => Mode::ARM_NOPS,
+            (Some(_), Mode::GCC_FINSTRUMENT) => Mode::ARM_FINSTRUMENT,
+            _ => self,
+        }
+    }
+
     /// Modes for a test that has the number `number`: all of them with `EVERYCALL_FULL`. Otherwise
     /// those with much in common take turns: gcc's two kinds of plain calls, clang's two versions
     /// with XRay sleds, its two modes with `__cyg_profile` calls. All seven are tried where numbers
@@ -66,13 +93,13 @@ impl Mode {
             0 => [Mode::GCC_FENTRY, Mode::CLANG22_XRAY, Mode::CLANG19_FINSTRUMENT],
             _ => [Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY, Mode::CLANG19_AFTER_INLINING],
         };
-        Mode::ALL.into_iter().filter(move |mode| crate::is_full() || !left_out.contains(mode))
+        Mode::all().into_iter().filter(move |mode| crate::is_full() || !left_out.contains(mode))
     }
 
-    /// A name for files.
+    /// A name for files. It doesn't say for which machine.
     #[must_use]
     pub fn label(self) -> String {
-        format!("{}-{}", self.cc, self.name)
+        format!("{}-{}", self.cc.rsplit("-gnu-").next().unwrap_or(self.cc), self.name)
     }
 
     /// Makes `command` build a program of `arguments`: sources are in `folder` or in
@@ -163,6 +190,29 @@ pub fn found(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
+/// The machine that programs are built for, if it isn't this one: `aarch64`, in the variable
+/// `EVERYCALL_TARGET`.
+fn target() -> Option<&'static str> {
+    static TARGET: OnceLock<Option<String>> = OnceLock::new();
+    let named = TARGET.get_or_init(|| {
+        let named = std::env::var("EVERYCALL_TARGET").ok()?;
+        assert_eq!(named, "aarch64", "EVERYCALL_TARGET");
+        Some(named)
+    });
+    named.as_deref()
+}
+
+/// What a command begins with that runs this program: an emulator, if it is of another machine.
+fn emulator_of(program: &Path) -> &'static [&'static str] {
+    let mut head = [0; 20];
+    let read = std::fs::File::open(program).and_then(|mut file| file.read_exact(&mut head));
+    // The machine's number in headers of ELF files.
+    match read.is_ok() && head.starts_with(b"\x7fELF") && head[18..] == [183, 0] {
+        true => &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
+        false => &[],
+    }
+}
+
 /// A temporary folder; removed at the end unless the test fails.
 #[derive(Debug)]
 pub struct Place {
@@ -213,10 +263,18 @@ impl Place {
         path
     }
 
-    /// A command that runs in the folder.
+    /// A command that runs in the folder; a program of another machine by an emulator.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let emulator = emulator_of(Path::new(program.as_ref()));
+        let mut command = match emulator {
+            [] => Command::new(program),
+            [emulator, options @ ..] => {
+                let mut command = Command::new(emulator);
+                command.args(options).arg(program);
+                command
+            }
+        };
         command.current_dir(&self.path);
         command
     }
@@ -227,6 +285,7 @@ impl Place {
     /// # Panics
     /// Where the build fails.
     pub fn build(&self, mode: Mode, arguments: &[&str], output: &str) -> PathBuf {
+        let mode = mode.for_target();
         let output = self.file(output);
         let has_own_sources = arguments.iter().any(|argument| self.file(argument).exists());
         let is_own = has_own_sources || mode.is_untouched();
@@ -247,7 +306,8 @@ impl Place {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let file = self.file(&format!("trace-{}.ect", NEXT.fetch_add(1, Ordering::Relaxed)));
         let mut command = self.command(everycall());
-        command.arg("record").args(options).arg("-o").arg(&file).arg("--").arg(program).args(arguments);
+        command.arg("record").args(options).arg("-o").arg(&file).arg("--");
+        command.args(emulator_of(program)).arg(program).args(arguments);
         let output = command.output().expect("everycall runs");
         assert!(file.exists(), "no trace from {command:?}: {}", String::from_utf8_lossy(&output.stderr));
         Recording { output, file }

@@ -56,7 +56,7 @@ pub const BENCH: [Package; 3] =
     [program("g++", "g++"), program("binutils", "objcopy"), program("util-linux", "taskset")];
 
 /// Packages that the tests need.
-pub const TESTS: [Package; 27] = [
+pub const TESTS: [Package; 30] = [
     program("g++", "g++"),
     program("binutils", "objcopy"),
     program("clang-14", "clang-14"),
@@ -85,7 +85,28 @@ pub const TESTS: [Package; 27] = [
     program("npm", "npm"),
     library("python3-dev"),
     library("python3-setuptools"),
+    program("gcc-aarch64-linux-gnu", "aarch64-linux-gnu-gcc"),
+    program("g++-aarch64-linux-gnu", "aarch64-linux-gnu-g++"),
+    program("qemu-user", "qemu-aarch64"),
 ];
+
+/// The target of rustc's for which the runtime of the second machine is built.
+pub const RUNTIME_TARGET: &str = "aarch64-unknown-none-softfloat";
+
+/// Makes sure that rustc can build that runtime, if it comes from rustup.
+///
+/// # Errors
+/// The target can't be installed; as a sentence.
+pub fn ensure_runtime_target() -> Result<(), String> {
+    if found("rustup").is_none() {
+        return Ok(());
+    }
+    let installed = output_of("rustup", &["target", "list", "--installed"]).unwrap_or_default();
+    if installed.lines().any(|line| line == RUNTIME_TARGET) {
+        return Ok(());
+    }
+    Step::new(Path::new("/"), "rustup").args(["target", "add", RUNTIME_TARGET]).run()
+}
 
 /// How packages are installed: none may be removed for them.
 const INSTALL: [&str; 5] = ["install", "-y", "-qq", "--no-install-recommends", "--no-remove"];

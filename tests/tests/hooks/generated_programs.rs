@@ -45,7 +45,7 @@ fn the_calls_of_generated_programs_are_those_that_they_make() {
         let programs: Vec<_> = (from..from + count).map(Program::new).collect();
         let file = place.write(&format!("generated-{from}.cpp"), &source(&programs));
         let file = file.to_str().expect("a path");
-        for (turn, mode) in Mode::ALL.into_iter().enumerate() {
+        for (turn, mode) in Mode::all().into_iter().enumerate() {
             let level = levels[(round + turn) % levels.len()];
             let program = place.build(mode, &[level, file], &format!("generated-{}", mode.label()));
             let trace = place.record(&[], &program, &[]).trace();

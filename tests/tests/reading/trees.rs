@@ -322,7 +322,7 @@ fn every_program_shows_its_tree_in_every_mode() {
     let wanted = std::env::var("EVERYCALL_TREES").unwrap_or_default();
     let mut cases = Vec::new();
     for (number, source) in programs().into_iter().enumerate() {
-        for (index, mode) in Mode::ALL.into_iter().enumerate() {
+        for (index, mode) in Mode::all().into_iter().enumerate() {
             // Who asks for a mode gets it.
             if wanted.is_empty() && !Mode::in_turn(number).any(|tried| tried == mode) {
                 continue;

@@ -22,8 +22,12 @@ const SOAK_SECONDS: &str = "20";
 pub fn run(options: &Options) -> Result<(), String> {
     packages::ensure(&packages::TESTS)?;
     packages::ensure_nextest()?;
+    packages::ensure_runtime_target()?;
     let mut phases = Phases::default();
     let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
+    if let Some(target) = &options.target {
+        return emulated(target, options.jobs);
+    }
     phases.time("formatting", || cargo(&["fmt", "--all", "--check"]).run())?;
     if !options.is_quick {
         let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
@@ -55,6 +59,19 @@ pub fn run(options: &Options) -> Result<(), String> {
     };
     print!("{}", phases.report());
     tested
+}
+
+/// Suites whose programs run by an emulator, too: they build by gcc, and look at traces only.
+const EMULATED: &str = "package(everycall-tests) & \
+    (test(every_program_shows_its_tree) | test(the_calls_of_generated_programs))";
+
+/// Tests with the programs of another machine, by an emulator.
+fn emulated(target: &str, jobs: usize) -> Result<(), String> {
+    let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
+    let jobs = jobs.to_string();
+    cargo(&["nextest", "run", "--workspace", "--cargo-quiet", "--test-threads", &jobs, "-E", EMULATED])
+        .env("EVERYCALL_TARGET", target)
+        .run()
 }
 
 /// Licences, versions and sources of dependencies, as `deny.toml` says, without the network.

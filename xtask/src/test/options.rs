@@ -9,22 +9,28 @@ pub struct Options {
     pub is_quick: bool,
     /// Tests that run at the same time.
     pub jobs: usize,
+    /// The machine whose programs are tested by an emulator, instead of all tests on this one.
+    pub target: Option<String>,
 }
 
-const USAGE: &str = "usage: cargo xtask test [--quick] [--jobs N]; N tests run at the same time (default: two for each CPU). \
+const USAGE: &str = "usage: cargo xtask test [--quick] [--jobs N] [--target aarch64]; N tests run at the same time (default: two for each CPU); \
+                     a target's programs run by an emulator. \
                      For some tests alone: cargo nextest run -p everycall-tests --test building walks::";
 
 impl Options {
     /// # Errors
     /// How it is used.
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-        let mut options = Options { is_quick: false, jobs: jobs() };
+        let mut options = Options { is_quick: false, jobs: jobs(), target: None };
         while let Some(word) = words.next() {
             match &word[..] {
                 "--quick" => options.is_quick = true,
                 "--jobs" => {
                     let number = words.next().and_then(|number| number.parse().ok());
                     options.jobs = number.filter(|number| *number > 0).ok_or(USAGE)?;
+                }
+                "--target" => {
+                    options.target = Some(words.next().filter(|name| name == "aarch64").ok_or(USAGE)?);
                 }
                 _ => return Err(USAGE.to_owned()),
             }
@@ -45,9 +51,19 @@ mod tests {
     #[test]
     fn words() {
         let parse = |words: &[&str]| Options::parse(words.iter().map(|&word| word.to_owned()));
-        assert_eq!(parse(&[]), Ok(Options { is_quick: false, jobs: jobs() }));
-        assert_eq!(parse(&["--jobs", "3", "--quick"]), Ok(Options { is_quick: true, jobs: 3 }));
-        for wrong in [&["--only"][..], &["--jobs"], &["--jobs", "0"], &["--fast"], &["walks"]] {
+        assert_eq!(parse(&[]), Ok(Options { is_quick: false, jobs: jobs(), target: None }));
+        let target = Some("aarch64".to_owned());
+        assert_eq!(parse(&["--target", "aarch64"]).map(|options| options.target), Ok(target));
+        assert_eq!(parse(&["--jobs", "3", "--quick"]), Ok(Options { is_quick: true, jobs: 3, target: None }));
+        for wrong in [
+            &["--only"][..],
+            &["--jobs"],
+            &["--jobs", "0"],
+            &["--fast"],
+            &["walks"],
+            &["--target"],
+            &["--target", "arm"],
+        ] {
             assert_eq!(parse(wrong), Err(USAGE.to_owned()), "{wrong:?}");
         }
     }

@@ -426,7 +426,11 @@ fn options(
     let mut behind = Vec::new();
     if invocation.compiles {
         before.extend(compile_options(mode, family, invocation));
-        if is_default && mode == Mode::AfterInlining && !invocation.optimises_at_link {
+        if is_default
+            && mode == Mode::AfterInlining
+            && !invocation.optimises_at_link
+            && arch::has_sleds(machine)
+        {
             // Of an interface unit: what imports it is compiled for sleds, and clang compares.
             before.extend(Mode::XRAY_LANGUAGE.iter().map(OsString::from));
         }
