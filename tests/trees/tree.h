@@ -4,6 +4,10 @@
 #if defined(__clang__)
 #define F __attribute__((noinline))
 #define UNTRACED __attribute__((no_instrument_function, xray_never_instrument, noinline))
+#elif defined(__aarch64__)
+#define F __attribute__((noipa))
+// gcc leaves room for patches in functions that aren't to be instrumented, too.
+#define UNTRACED __attribute__((no_instrument_function, patchable_function_entry(0), noipa))
 #else
 #define F __attribute__((noipa))
 #define UNTRACED __attribute__((no_instrument_function, noipa))

@@ -93,19 +93,20 @@ pub const TESTS: [Package; 30] = [
 /// The target of rustc's for which the runtime of the second machine is built.
 pub const RUNTIME_TARGET: &str = "aarch64-unknown-none-softfloat";
 
-/// Makes sure that rustc can build that runtime, if it comes from rustup.
-///
-/// # Errors
-/// The target can't be installed; as a sentence.
-pub fn ensure_runtime_target() -> Result<(), String> {
+/// Installs what rustc needs for that runtime, if it comes from rustup. Where that fails, there is
+/// no runtime for the second machine, and its programs aren't tested.
+pub fn add_runtime_target() {
     if found("rustup").is_none() {
-        return Ok(());
+        return;
     }
     let installed = output_of("rustup", &["target", "list", "--installed"]).unwrap_or_default();
     if installed.lines().any(|line| line == RUNTIME_TARGET) {
-        return Ok(());
+        return;
     }
-    Step::new(Path::new("/"), "rustup").args(["target", "add", RUNTIME_TARGET]).run()
+    let added = Step::new(Path::new("/"), "rustup").args(["target", "add", RUNTIME_TARGET]).run();
+    if let Err(error) = added {
+        eprintln!("xtask: {error}; programs of 64-bit Arm aren't tested");
+    }
 }
 
 /// How packages are installed: none may be removed for them.

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use everycall_tests::outline::outline;
-use everycall_tests::{Mode, Place, is_full};
+use everycall_tests::{Mode, Place, found, is_full};
 
 /// Functions that compilers add to each file.
 const COMPILERS_OWN: [&str; 4] =
@@ -341,6 +341,30 @@ fn every_program_shows_its_tree_in_every_mode() {
                     }));
                 }
             }
+        }
+    }
+    all_agree(&place, cases);
+}
+
+/// By an emulator: programs that are left by exceptions, jumps, signals and the ends of threads.
+/// `cargo xtask test --target aarch64` takes more.
+#[test]
+fn programs_of_64_bit_arm_show_the_same_trees() {
+    let has_runtime = everycall_kit::FILES.iter().any(|(name, _)| *name == "aarch64/everycall-rt.o");
+    if !has_runtime || found("qemu-aarch64").is_none() {
+        println!("skipped: no runtime for 64-bit Arm was built here, or there is no qemu-aarch64");
+        return;
+    }
+    let place = Place::new("trees-arm");
+    let mut cases = Vec::new();
+    for (number, name) in
+        ["exceptions.cpp", "forced.cpp", "jumps.c", "signals.c", "handlers_left.c"].into_iter().enumerate()
+    {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("trees").join(name);
+        for (index, mode) in [Mode::ARM_NOPS, Mode::ARM_FINSTRUMENT].into_iter().enumerate() {
+            let expected = Expected::of(&source, mode);
+            let level = expected.levels[(number + index) % expected.levels.len()].clone();
+            cases.push(Case { source: source.clone(), mode, level, link: &[], behind: Vec::new() });
         }
     }
     all_agree(&place, cases);

@@ -22,7 +22,7 @@ const SOAK_SECONDS: &str = "20";
 pub fn run(options: &Options) -> Result<(), String> {
     packages::ensure(&packages::TESTS)?;
     packages::ensure_nextest()?;
-    packages::ensure_runtime_target()?;
+    packages::add_runtime_target();
     let mut phases = Phases::default();
     let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
     if let Some(target) = &options.target {

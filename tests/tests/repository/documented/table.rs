@@ -30,6 +30,7 @@ const SUITE: &str = "the test suite itself, or a part of it";
 const RUST: &str = "as the command above with other options; tested by `rust`";
 const ATTACHED: &str = "needs Python 3.14; tested in python_attach.rs";
 const INTEL_PT: &str = "needs a CPU with Intel PT; made-up files are imported by imports.rs";
+const ARM: &str = "needs a cross-compiler and QEMU; tested by `trees`";
 const LONG: &str = "takes too long for a test";
 const ANSWERS: &str = "needs programs of other packages; run by answers.rs";
 pub const STARTS_A_SERVER: &str = "rm -f called; ./server & server=$!; until [ -e called ]; do sleep 0.1; done; kill -USR2 $server; \
@@ -223,6 +224,18 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall view --live -- ./app",
         So(
             "everycall view --no-browser --live -- ./app args > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill -9 $view",
+        ),
+    ),
+    (
+        "--live -- ./app",
+        So(
+            "everycall view --no-browser --live -- ./app args > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill -9 $view",
+        ),
+    ),
+    (
+        "--keep SIZE",
+        So(
+            "everycall view --no-browser --keep 4M $SERVER > url.txt & view=$!; until grep -q 127.0.0.1 url.txt; do sleep 0.1; done; kill $view",
         ),
     ),
     (
@@ -1121,6 +1134,10 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench corrected --quick", Not(LONG)),
     ("cargo xtask bench corrected", Not(LONG)),
     ("cargo xtask bench exports", Not(LONG)),
+    ("everycall cc -- aarch64-linux-gnu-g++ -O2 app.cpp -o app", Not(ARM)),
+    ("everycall record -- qemu-aarch64 -L /usr/aarch64-linux-gnu ./app", Not(ARM)),
+    ("everycall cc -- aarch64-linux-gnu-gcc", Not(ARM)),
+    ("--target=aarch64-linux-gnu", Not(ARM)),
     ("cargo xtask bench view --events 1000M", Not(LONG)),
     ("cargo run --release -p everycall-view --example large_trace", Not(LONG)),
     ("cargo xtask bench labels", Not(LONG)),
