@@ -1136,8 +1136,6 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench exports", Not(LONG)),
     ("everycall cc -- aarch64-linux-gnu-g++ -O2 app.cpp -o app", Not(ARM)),
     ("everycall record -- qemu-aarch64 -L /usr/aarch64-linux-gnu ./app", Not(ARM)),
-    ("everycall cc -- aarch64-linux-gnu-gcc", Not(ARM)),
-    ("--target=aarch64-linux-gnu", Not(ARM)),
     ("cargo xtask bench view --events 1000M", Not(LONG)),
     ("cargo run --release -p everycall-view --example large_trace", Not(LONG)),
     ("cargo xtask bench labels", Not(LONG)),

@@ -19,8 +19,8 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::recording::captures::LiveValues;
 use crate::recording::grown::OpenSet;
+use crate::recording::observed::{Observed, observe};
 use crate::recording::program;
-use crate::recording::watched::{Watched, watch};
 
 /// Starts the program and follows it. Ends with its exit status.
 pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
@@ -69,18 +69,18 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
             command.stdout(out).stderr(err);
         }
     };
-    let print = move |watched: &Watched| print(arguments, watched, levels, ours.map(Pipes::read));
-    watch(&launch, ("follow", "printing its calls"), prepare, print)
+    let print = move |observed: &Observed| print(arguments, observed, levels, ours.map(Pipes::read));
+    observe(&launch, ("follow", "printing its calls"), prepare, print)
 }
 
 /// Prints its calls until it has ended.
 fn print(
     arguments: &FollowArguments,
-    watched: &Watched,
+    observed: &Observed,
     levels: Levels,
     outputs: Option<Outputs>,
 ) -> Result<(), Failure> {
-    let Some(program) = watched.program()? else {
+    let Some(program) = observed.program()? else {
         say!("everycall: the program made no traced call");
         return Ok(());
     };

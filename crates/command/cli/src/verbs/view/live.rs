@@ -23,7 +23,7 @@ use crate::arguments::ViewArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
-use crate::recording::watched::{Watched, watch};
+use crate::recording::observed::{Observed, observe};
 use crate::running::{Program, default_output, not_attached};
 
 /// Time between two checks whether the process lives.
@@ -47,14 +47,14 @@ pub fn run(arguments: &ViewArguments) -> Result<ExitCode, Failure> {
             recording: Vec::new(),
             environment: Vec::new(),
         };
-        let view = move |watched: &Watched| match watched.program()? {
+        let view = move |observed: &Observed| match observed.program()? {
             Some(program) => serve(arguments, program),
             None => {
                 say!("everycall: the program made no traced call, so there is nothing to view");
                 Ok(())
             }
         };
-        return watch(&launch, ("view", "viewing its calls"), |_| {}, view);
+        return observe(&launch, ("view", "viewing its calls"), |_| {}, view);
     }
     let Some(pid) = process_of(arguments) else {
         return Err(Failure::new(

@@ -23,11 +23,11 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Starts a program, and lets a thread watch it; the thread may go on after the program's end.
 /// `names`: of the thread, and of what it does. `prepare` may change the command. Returns the
 /// program's exit status.
-pub fn watch(
+pub fn observe(
     launch: &Launch,
     names: (&str, &str),
     prepare: impl FnOnce(&mut Command),
-    work: impl FnOnce(&Watched) -> Result<(), Failure> + Send,
+    work: impl FnOnce(&Observed) -> Result<(), Failure> + Send,
 ) -> Result<ExitCode, Failure> {
     let options = Options {
         functions: counted_functions(&launch.program),
@@ -44,7 +44,7 @@ pub fn watch(
     let mut file = TraceWriter::begin(io::sink(), launch, env!("CARGO_PKG_VERSION"))
         .map_err(|error| Failure::new(exit_code::NOT_RECORDED, error))?;
     let running = start_with(recorder, launch, prepare)?;
-    let watched = Watched {
+    let observed = Observed {
         pid: running.pid(),
         arena: running.first_arena(),
         last: Mutex::new(None),
@@ -52,14 +52,14 @@ pub fn watch(
     };
     let (name, what) = names;
     let (status, done) = std::thread::scope(|scope| {
-        let watched = &watched;
-        let work = move || work(watched);
+        let observed = &observed;
+        let work = move || work(observed);
         let working = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
         let ended = running.wait(false, &mut file);
         if let Ok(ended) = &ended {
-            *watched.last.lock().unwrap_or_else(PoisonError::into_inner) = ended.first_arena();
+            *observed.last.lock().unwrap_or_else(PoisonError::into_inner) = ended.first_arena();
         }
-        watched.over.store(true, Ordering::Release);
+        observed.over.store(true, Ordering::Release);
         let done = match working.map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(done)) => done,
             Ok(Err(_)) => Err(Failure::new(exit_code::FAILED, format!("{what} failed"))),
@@ -74,7 +74,7 @@ pub fn watch(
 }
 
 /// A program that was started.
-pub struct Watched {
+pub struct Observed {
     pid: u32,
     arena: FirstArena,
     /// Its arena, when it has ended.
@@ -82,7 +82,7 @@ pub struct Watched {
     over: Arc<AtomicBool>,
 }
 
-impl Watched {
+impl Observed {
     /// The program, once it has an arena; `None` if it ended without one.
     pub fn program(&self) -> Result<Option<Program>, Failure> {
         let Some(arena) = self.arena() else { return Ok(None) };
