@@ -1,11 +1,13 @@
-// Opens the page of `everycall view PID` in headless Chromium while the program runs: it goes on, is frozen by a key,
-// and goes on again.
+// Opens the page of `everycall view PID` in headless Chromium while the program runs: it goes on,
+// is frozen by a key, and goes on again.
 //
 //   node live.js LIST.json
 //
-// LIST.json: {"chromium": the browser, "screenshots": a folder, "address": of the page, "find": a function of the program}
+// LIST.json: {"chromium": the browser, "screenshots": a folder, "address": of the page, "find": a
+// function of the program}
 //
-// Prints one JSON line; `problems` is empty where all is well. Nothing here depends on how fast anything is.
+// Prints one JSON line; `problems` is empty where all is well. Nothing here depends on how fast
+// anything is.
 'use strict';
 const fs = require('fs');
 const os = require('os');

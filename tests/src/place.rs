@@ -202,7 +202,7 @@ fn target() -> Option<&'static str> {
     named.as_deref()
 }
 
-/// What a command begins with that runs this program: an emulator, if it is of another machine.
+/// The beginning of a command that runs this program: an emulator, if it is of another machine.
 fn emulator_of(program: &Path) -> &'static [&'static str] {
     let mut head = [0; 20];
     let read = std::fs::File::open(program).and_then(|mut file| file.read_exact(&mut head));

@@ -19,17 +19,17 @@ struct Machine {
     /// name, unless they are the host's.
     architecture: &'static str,
     is_host: bool,
-    /// What the names of its compiler and of binutils begin with.
+    /// The beginning of the names of its compiler and of binutils.
     tools: &'static str,
     /// The name of its C compiler, behind that.
     compiler: &'static str,
-    /// What Rust's compiler gets for it: the target, if it isn't the host's, and flags.
+    /// For Rust's compiler: the target, if it isn't the host's, and flags.
     target: Option<&'static str>,
     flags: &'static str,
-    /// What its C compiler gets: no marks of branches in objects that others don't have.
+    /// For its C compiler: no marks of branches in objects that others don't have.
     c_flags: &'static [&'static str],
-    /// Symbols that stay visible to the program's link, in the forms that have hooks.
-    hooks: &'static [&'static str],
+    /// Hooks that it has beside [`HOOKS`].
+    own_hooks: &'static [&'static str],
     wrappers: &'static [&'static str],
     archived: &'static [(&'static str, &'static [&'static str])],
 }
@@ -43,7 +43,7 @@ const HOST: Machine = Machine {
     target: None,
     flags: "",
     c_flags: &["-fcf-protection=none"],
-    hooks: &HOOKS,
+    own_hooks: &HOST_HOOKS,
     wrappers: &WRAPPERS,
     archived: &ARCHIVED,
 };
@@ -58,12 +58,17 @@ const SECOND: Machine = Machine {
     target: Some("aarch64-unknown-none-softfloat"),
     flags: "-C relocation-model=pic -C force-unwind-tables=yes",
     c_flags: &["-mbranch-protection=none", "-mno-outline-atomics"],
-    hooks: &SECOND_HOOKS,
+    own_hooks: &[],
     wrappers: &SECOND_WRAPPERS,
     archived: &SECOND_ARCHIVED,
 };
 
 impl Machine {
+    /// Symbols that a runtime with hooks offers to the program's link.
+    fn offered(&self) -> Vec<&'static str> {
+        [&HOOKS[..], self.own_hooks, &INLINED[..]].concat()
+    }
+
     fn tool(&self, name: &str) -> Command {
         Command::new(format!("{}{name}", self.tools))
     }
@@ -91,21 +96,10 @@ impl Machine {
     }
 }
 
-/// Symbols that stay visible to the program's link, in the forms that have hooks.
-const HOOKS: [&str; 10] = [
-    "__fentry__",
-    "__return__",
-    "__cyg_profile_func_enter",
-    "__cyg_profile_func_exit",
-    "everycall_module",
-    "everycall_entry",
-    "everycall_exit",
-    "everycall_tail_exit",
-    "everycall_called_entry",
-    "everycall_called_exit",
-];
-/// The second machine has no `__fentry__`, and no sites of XRay.
-const SECOND_HOOKS: [&str; 6] = [
+/// Hooks that the second machine doesn't have: `__fentry__`, and those of XRay's sites.
+const HOST_HOOKS: [&str; 4] = ["__fentry__", "__return__", "everycall_called_entry", "everycall_called_exit"];
+/// Symbols that stay visible to the program's link, in the forms that have hooks, on each machine.
+const HOOKS: [&str; 6] = [
     "__cyg_profile_func_enter",
     "__cyg_profile_func_exit",
     "everycall_module",
@@ -241,7 +235,7 @@ fn main() {
         println!("cargo::rerun-if-changed={}", manifest.join(machine.architecture).display());
     }
 
-    let offered = [HOST.hooks, &INLINED[..]].concat();
+    let offered = HOST.offered();
     let has_second = SECOND.can_be_built();
     // Side by side: each is optimised as a whole, on one processor.
     let (executable, module, shared) = thread::scope(|scope| {
@@ -305,7 +299,7 @@ fn main() {
 fn second(out: &Path, manifest: &Path, crates: &Path) {
     let folder = out.join(SECOND.architecture);
     fs::create_dir_all(&folder).expect("make a folder for the second machine");
-    let offered = [SECOND.hooks, &INLINED[..]].concat();
+    let offered = SECOND.offered();
     let executable = object(&SECOND, &folder, crates, "executable", &offered, &[TABLE], &[VARIABLES]);
     let module = object(&SECOND, &folder, crates, "module", &offered, &[], &[TABLE, OBJECTS]);
     merge(&SECOND, &folder, &executable, BUILT[0]);

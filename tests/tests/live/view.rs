@@ -140,7 +140,7 @@ fn what_is_kept_is_bounded() {
     let facts = viewer.get("running");
     assert_eq!(facts["most_bytes"], 256 << 10);
     assert!(facts["kept_bytes"].as_u64().unwrap() <= 256 << 10, "{facts}");
-    // What is marked becomes a file, in the folder of the command.
+    // A marked range becomes a file, in the folder of the command.
     let kept = viewer.get("keep");
     let file = place.file(kept["file"].as_str().unwrap_or_else(|| panic!("{kept}")));
     assert!(TraceView::open(&file).calls("work_one") > 0);

@@ -1,4 +1,4 @@
-//! What is of one architecture. The machine of a command is known from its compiler's name and its
+//! All that differs between architectures. The machine of a command is known from its compiler's name and its
 //! options. The assembler step of mode `nops` has a text of its own for each machine.
 
 #[path = "aarch64/mod.rs"]

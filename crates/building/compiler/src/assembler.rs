@@ -3,8 +3,8 @@
 //! In mode `nops` it turns hook calls into sites. In `fentry` and `xray` it leaves hook calls and
 //! sleds as they are. In all three it completes the unwind information at exits. In `trace-insn` it
 //! turns hook calls and sleds into TRACE instructions. On 64-bit Arm, where gcc only marks entries,
-//! mode `nops` makes sites of marks and of the instructions that leave functions. The folder that it
-//! is run from names the mode, see [`Toolbox`](crate::toolbox::Toolbox).
+//! mode `nops` makes sites of marks and of the instructions that leave functions. The folder that
+//! it is run from names the mode, see [`Toolbox`](crate::toolbox::Toolbox).
 //!
 //! | text | what happens |
 //! |---|---|

@@ -90,8 +90,8 @@ impl Indexer {
             }
             return;
         };
-        // Payloads of the first are read when they are wanted; the index of embedded files has noted
-        // the last.
+        // Payloads of the first are read when they are wanted; the index of embedded files has
+        // noted the last.
         match kind {
             Kind::Events => return self.events(file, chunk, warnings),
             Kind::ModuleImage => return self.image(file, chunk, warnings),

@@ -55,7 +55,7 @@ pub use images::{IMAGES_SIZE_MAX, Images};
 pub use kept_states::KeptStates;
 pub use packer::Packer;
 pub use payload::{module_image, module_table, texts};
-pub use ring::{Ring, Segments, Tally, is_segment, tally};
+pub use ring::{Ring, Segments, Tally, is_segment, segment_head, tally};
 pub use runs::{Place, Runs};
 pub use stamps::write_stamps;
 pub use streamed_thread::{Progress, StreamedThread};

@@ -211,7 +211,14 @@ pub fn is_segment(bytes: &[u8], number: u64) -> bool {
 
 /// The ticks with which segment `number` begins.
 fn segment_start(bytes: &[u8], number: u64) -> Option<u64> {
-    let mut words = words(bytes).map(Word::decode);
+    segment_head(words(bytes)).filter(|(_, low)| *low == number as u32).map(|(ticks, _)| ticks)
+}
+
+/// The ticks with which a segment begins, and the lower half of its number, from its first words;
+/// `None` if they aren't a segment's.
+#[must_use]
+pub fn segment_head(words: impl IntoIterator<Item = u64>) -> Option<(u64, u32)> {
+    let mut words = words.into_iter().map(Word::decode);
     let Word::Record { ticks_low, kind: kind::SEGMENT, count: 3, .. } = words.next()? else { return None };
     let mut payloads = [0; 3];
     for (payload, expected) in payloads.iter_mut().zip(1..) {
@@ -223,5 +230,5 @@ fn segment_start(bytes: &[u8], number: u64) -> Option<u64> {
         }
     }
     let [ticks_high, _, segment] = payloads;
-    (segment == number as u32).then_some(u64::from(ticks_high) << 32 | u64::from(ticks_low))
+    Some((u64::from(ticks_high) << 32 | u64::from(ticks_low), segment))
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
+use everycall_format::arena::{ThreadHeader, thread_state};
 use everycall_machine::proc_files::{stat, thread_began, thread_name};
 
 use crate::error::LiveError;
@@ -125,6 +126,14 @@ impl ThreadNames {
             ours: (process.ids.len() > 1).then(|| inner_ids(pid)),
             now: (seconds.saturating_mul(rate).saturating_add(part), rate),
         }
+    }
+
+    /// The name of a thread that has existed for at least `age_ns`: the newest one of those that
+    /// live, and otherwise the one that is known.
+    pub fn name_now(&self, header: &ThreadHeader, age_ns: u64) -> [u8; 16] {
+        let is_living = header.state == thread_state::USED && header.fiber == 0;
+        let new_name = if is_living { self.new_name(header.tid, age_ns, &header.name) } else { None };
+        new_name.unwrap_or(header.name)
     }
 
     /// The name of the thread with the process's id `tid` that has existed for at least `age_ns`,

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everycall_format::Wire as _;
-use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
+use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader};
 use everycall_format::ect::{ThreadRecord, chunk, image_end, reason};
 use everycall_format::event::WORD_SIZE;
 use everycall_machine::clock;
 use everycall_tracefile::{
-    Child, ChunkWriter, Place, Runs, Summary, ThreadSummary, array, module_table, tally, text_of,
+    Child, ChunkWriter, Place, Runs, Summary, ThreadSummary, array, module_table, segment_head, tally,
+    text_of,
 };
 
 use crate::arena::LiveArena;
@@ -126,7 +127,7 @@ impl<'a> Recent<'a> {
         let Recent { follower, threads, order, bytes, next_change, lost, is_first, .. } = self;
         follower.look(&mut |follower, open_calls, written| {
             let Written { owner, lost: missing, words, done } = written;
-            let Some(number) = number_of(&words) else { return };
+            let Some((_, number)) = segment_head(words.iter().copied()) else { return };
             let thread = threads.entry(owner).or_default();
             if let Some(header) = follower.header(owner) {
                 thread.header = *header;
@@ -181,7 +182,7 @@ impl<'a> Recent<'a> {
             // From the next one on, the thread is complete; without one, since it was looked at.
             let complete = thread.segments.front().map_or(oldest.read_ticks, Segment::begin_ticks);
             self.since = self.since.max(complete);
-            // What is missing before the next one is before everything that is kept.
+            // Losses before the next one are before everything that is kept.
             if let Some(next) = thread.segments.front_mut() {
                 next.lost = None;
             }
@@ -204,7 +205,7 @@ impl<'a> Recent<'a> {
         }
     }
 
-    /// What there is now. It shares the memory of the events.
+    /// All that is kept now. It shares the memory of the events.
     pub fn picture(&mut self) -> Picture {
         let now = clock::read();
         self.keep_reading(now);
@@ -226,13 +227,7 @@ impl<'a> Recent<'a> {
 impl Segment {
     /// When it begins, in ticks; 0 if its words don't say.
     fn begin_ticks(&self) -> u64 {
-        use everycall_format::event::Word;
-        match self.words.first_chunk().map(|[first, second]| (Word::decode(*first), Word::decode(*second))) {
-            Some((Word::Record { ticks_low, .. }, Word::Payload { payload: high, .. })) => {
-                u64::from(high) << 32 | u64::from(ticks_low)
-            }
-            _ => 0,
-        }
+        segment_head(self.words.iter().copied()).map_or(0, |(ticks, _)| ticks)
     }
 
     /// The bits of its number that are in its words.
@@ -250,16 +245,7 @@ impl Thread {
     }
 }
 
-/// The lower half of the number of the segment that these words are.
-fn number_of(words: &[u64]) -> Option<u32> {
-    use everycall_format::event::{Word, kind};
-    match Word::decode(*words.get(3)?) {
-        Word::Payload { payload, kind: kind::SEGMENT, index: 3 } => Some(payload),
-        _ => None,
-    }
-}
-
-/// What was read of a process, at one moment.
+/// The newest events of a process, at one moment.
 #[derive(Clone, Debug)]
 pub struct Picture {
     threads: Vec<(RingOwner, Thread)>,
@@ -303,8 +289,8 @@ impl Picture {
         part
     }
 
-    /// Writes it as a trace file: as it is, for who reads it at once, or `packed`. `tool_version` is
-    /// everycall's; `has_ended`: the process has.
+    /// Writes it as a trace file: as it is, for who reads it at once, or `packed`. `tool_version`
+    /// is everycall's; `has_ended`: the process has.
     ///
     /// # Errors
     ///
@@ -342,9 +328,9 @@ impl Picture {
         let mut runs = if packed { Runs::default() } else { Runs::as_they_are() };
         for (index, ((slot, generation), thread)) in (0..).zip(&self.threads) {
             let ThreadHeader { tid, start_ticks, fiber, .. } = thread.header;
-            let is_living = thread.header.state == thread_state::USED && fiber == 0 && !thread.is_over;
             let age_ns = nanoseconds_since(&arena.layout().start, &after, start_ticks);
-            let new_name = if is_living { names.new_name(tid, age_ns, &thread.header.name) } else { None };
+            let is_living = !thread.is_over;
+            let name = if is_living { names.name_now(&thread.header, age_ns) } else { thread.header.name };
             let first = thread.segments.front().map_or(thread.next, |segment| segment.number);
             let record = ThreadRecord {
                 snapshot: SNAPSHOT,
@@ -356,7 +342,7 @@ impl Picture {
                 start_ticks,
                 first_segment: first,
                 segments: thread.segments.len() as u64,
-                name: new_name.unwrap_or(thread.header.name),
+                name,
                 unwound: thread.header.unwound,
                 orphan_exits: thread.header.orphan_exits,
                 lost_busy: thread.header.lost_busy,

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::Wire;
-use everycall_format::arena::{COUNTERS, ClockReading, OpenCall, ThreadHeader, thread_state};
+use everycall_format::arena::{COUNTERS, ClockReading, OpenCall, ThreadHeader};
 use everycall_format::ect::{
     NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, chunk, image_end, meta, reason,
 };
@@ -201,9 +201,7 @@ pub fn write_counts(
     let names = ThreadNames::of(arena.process());
     for (thread, ((slot, generation), header)) in (0..).zip(&threads) {
         let ThreadHeader { tid, start_ticks, fiber, .. } = *header;
-        let is_living = header.state == thread_state::USED && fiber == 0;
         let age_ns = nanoseconds_since(&arena.layout().start, &frame.after, start_ticks);
-        let new_name = if is_living { names.new_name(tid, age_ns, &header.name) } else { None };
         let record = ThreadRecord {
             snapshot: SNAPSHOT,
             thread,
@@ -212,7 +210,7 @@ pub fn write_counts(
             slot: *slot,
             generation: *generation,
             start_ticks,
-            name: new_name.unwrap_or(header.name),
+            name: names.name_now(header, age_ns),
             fiber,
             ..ThreadRecord::default()
         };

@@ -23,11 +23,11 @@ const FIRST_INTERVAL_NS: u64 = 20_000_000;
 static IS_EMULATED: AtomicBool = AtomicBool::new(false);
 /// Emulators of one program (QEMU's user mode), for machines with a counter of their own.
 const EMULATORS: [&str; 2] = ["qemu-aarch64", "qemu-aarch64-static"];
-/// What such an emulator shows as that counter: the real time, in steps of so many nanoseconds.
+/// Such an emulator shows the real time as that counter, in steps of so many nanoseconds.
 const EMULATED_STEP_NS: u64 = 16;
 
-/// From now on, [`ticks`] are those of a program that is started by `starter`: those of an emulator,
-/// if that is one, and otherwise those of this machine.
+/// From now on, [`ticks`] are those of a program that is started by `starter`: those of an
+/// emulator, if that is one, and otherwise those of this machine.
 pub fn count_for(starter: &Path) {
     let is_one =
         starter.file_name().and_then(|name| name.to_str()).is_some_and(|name| EMULATORS.contains(&name));

@@ -47,7 +47,7 @@ pub fn selection_of(set: &SelectionSet) -> Selection {
     selection
 }
 
-/// What a process records now, as it told: whether it records at all, and its base selection. A set
+/// The selection of a process now, as it told: whether it records at all, and its base selection. A set
 /// of functions without rules counts as all functions.
 #[must_use]
 pub fn selection_now(is_on: bool, base: &[u8]) -> Selection {

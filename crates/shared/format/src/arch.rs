@@ -1,4 +1,4 @@
-//! What is of one architecture. The traced side takes the numbers of the machine that it is
+//! Numbers of each architecture. The traced side takes the numbers of the machine that it is
 //! compiled for, which this module has as its own. Hosts ask a [`Machine`], because a program or a
 //! trace may be of another machine than theirs.
 

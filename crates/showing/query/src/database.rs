@@ -84,7 +84,7 @@ impl Database {
         let watch = limits::watch(limits, reached.clone());
         let set = self.connection.progress_handler(limits::INSTRUCTIONS, Some(watch));
         set.map_err(|error| QueryError::of(&error, None))?;
-        let ran = self.run(sql, &mut limits::watch(limits, reached.clone()), output);
+        let ran = self.run(sql, limits, &reached, output);
         match reached.take(&limits) {
             Some(why) if ran.is_err() => Err(QueryError::Run(why)),
             _ => ran,
@@ -94,7 +94,8 @@ impl Database {
     fn run(
         &self,
         sql: &str,
-        is_over: &mut dyn FnMut() -> bool,
+        limits: Limits,
+        reached: &Reached,
         output: &mut dyn Output,
     ) -> Result<(), QueryError> {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -107,8 +108,8 @@ impl Database {
             return Err(QueryError::empty());
         }
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-        if let Some(rest) = self.grouped(sql, is_over)? {
-            // What isn't SQL of SQLite's any more is a mistake of ours: the query runs as it is.
+        if let Some(rest) = self.grouped(sql, limits, reached)? {
+            // A rest that SQLite refuses is a mistake of ours: the query runs as it is.
             if let Ok(prepared) = self.connection.prepare(&rest) {
                 statement = prepared;
             }
@@ -130,11 +131,11 @@ impl Database {
 
     /// Adds up the calls of a query that does nothing else with them: its groups are a table
     /// then, and the rest of the query is returned.
-    fn grouped(&self, sql: &str, is_over: &mut dyn FnMut() -> bool) -> Result<Option<String>, QueryError> {
+    fn grouped(&self, sql: &str, limits: Limits, reached: &Reached) -> Result<Option<String>, QueryError> {
         let Some(plan) = self.plans.then(|| aggregation::plan(sql, lists::GROUPS)).flatten() else {
             return Ok(None);
         };
-        match plan.run(&self.shared, is_over) {
+        match plan.run(&self.shared, &mut limits::watch(limits, reached.clone())) {
             Ok(groups) => {
                 *self.shared.groups.borrow_mut() = Rc::new(groups);
                 Ok(Some(plan.rest))

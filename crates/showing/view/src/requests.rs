@@ -28,36 +28,25 @@ pub(crate) fn answer_running(states: &States, path: &str, query: &Query) -> Answ
         Ok(number) => number,
         Err(sentence) => return error(400, &sentence),
     };
-    if path == "running" {
-        let is_frozen = query.text("frozen").is_some();
-        return match json_of(|| Ok(states.told(number, is_frozen))) {
-            Ok((kind, body)) => Answer { status: 200, kind, body },
-            Err(sentence) => error(400, &sentence),
-        };
-    }
-    if path == "keep" {
-        let range = || match (query.number("from")?, query.number("to")?) {
-            (Some(from), Some(to)) => Ok(Some((from, to.max(from)))),
-            _ => Ok::<_, String>(None),
-        };
-        return match range().and_then(|range| states.keep(number, range)) {
-            Ok(file) => Answer { status: 200, kind: JSON, body: json!({ "file": file }).to_string().into() },
-            Err(sentence) => error(400, &sentence),
-        };
-    }
-    if path == "switch" {
-        let switched = query
-            .function()
-            .and_then(|function| states.switch(function, query.text("on").is_some_and(|on| on == "1")));
-        return match switched {
-            Ok(said) => Answer { status: 200, kind: JSON, body: json!({ "said": said }).to_string().into() },
-            Err(sentence) => error(400, &sentence),
-        };
-    }
-    match states.state(number) {
-        Ok(library) => answer_parsed(&library, path, query),
-        Err(sentence) => error(400, &sentence),
-    }
+    let said = match path {
+        "running" => json_of(|| Ok(states.told(number, query.text("frozen").is_some()))),
+        "keep" => json_of(|| {
+            let range = match (query.number("from")?, query.number("to")?) {
+                (Some(from), Some(to)) => Some((from, to.max(from))),
+                _ => None,
+            };
+            Ok(json!({ "file": states.keep(number, range)? }))
+        }),
+        "switch" => json_of(|| {
+            let is_on = query.text("on").is_some_and(|on| on == "1");
+            Ok(json!({ "said": states.switch(query.function()?, is_on)? }))
+        }),
+        _ => match states.state(number) {
+            Ok(library) => return answer_parsed(&library, path, query),
+            Err(sentence) => Err(sentence),
+        },
+    };
+    said.map_or_else(|sentence| error(400, &sentence), |(kind, body)| Answer { status: 200, kind, body })
 }
 
 fn answer_parsed(library: &Library, path: &str, query: &Query) -> Answer {

@@ -1,5 +1,5 @@
-//! A program that runs: its newest events, as one state after the other. Each state is a small trace
-//! that is read completely before the page sees it, and answered as a file is.
+//! A program that runs: its newest events, as one state after the other. Each state is a small
+//! trace that is read completely before the page sees it, and answered as a file is.
 //!
 //! ```text
 //! Running     where events come from; whoever connects rooms implements it
@@ -23,8 +23,8 @@ use crate::threads::{give_way, thread};
 const PERIOD: Duration = Duration::from_millis(200);
 /// Making states takes at most this part of the time.
 const SHARE: u32 = 3;
-/// A state that no page has asked for within this time is dropped. Pages that are frozen ask now and
-/// then.
+/// A state that no page has asked for within this time is dropped. Pages that are frozen ask now
+/// and then.
 const HELD: Duration = Duration::from_secs(20);
 /// States at once: the newest, the one before, which pages are leaving, and frozen ones.
 const STATES_MAX: usize = 4;
@@ -40,7 +40,7 @@ pub trait Running: Send + Sync {
     /// A sentence why there are none.
     fn newest(&self) -> Result<Newest, String>;
 
-    /// What it does now.
+    /// Facts about it now.
     fn facts(&self) -> RunningFacts;
 
     /// Records the calls of a function from now on, or no longer; `name` is its complete name.
@@ -66,12 +66,12 @@ pub struct Newest {
 /// Writes the events of a state to a file: see [`Newest::keep`].
 pub type Keep = Box<dyn Fn(Option<(u64, u64)>) -> Result<String, String> + Send + Sync>;
 
-/// What a running program does.
+/// Facts about a running program.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RunningFacts {
     /// Why it isn't read any more, as a sentence, if that is so.
     pub over: Option<String>,
-    /// What limits the picture, as sentences.
+    /// Limits of the picture, as sentences.
     pub notes: Vec<String>,
     /// Events that were overwritten before they were read, since the viewer began.
     pub lost: u64,
@@ -81,7 +81,7 @@ pub struct RunningFacts {
     pub most_bytes: u64,
 }
 
-/// What a page gets about a program that runs.
+/// Facts for a page about a program that runs.
 #[derive(Debug, Serialize)]
 struct Told {
     /// The newest state.
@@ -113,6 +113,7 @@ struct Held {
     failed: Option<String>,
 }
 
+#[derive(Clone)]
 struct State {
     library: Arc<Library>,
     keep: Arc<Keep>,
@@ -184,15 +185,10 @@ impl States {
         Library::of_state(number, self.functions.clone(), input, since_ticks).map(|library| (library, keep))
     }
 
-    /// Writes a state to a file of the user's, or the events of a range of it, in nanoseconds. Returns
-    /// the file's name.
+    /// Writes a state to a file of the user's, or the events of a range of it, in nanoseconds.
+    /// Returns the file's name.
     pub(crate) fn keep(&self, number: Option<u64>, range: Option<(u64, u64)>) -> Result<String, String> {
-        let library = self.state(number)?;
-        let held = lock(&self.held);
-        let state = held.states.iter().find(|state| Arc::ptr_eq(&state.library, &library));
-        let keep = state.map(|state| Arc::clone(&state.keep));
-        drop(held);
-        let keep = keep.ok_or("this state of the program isn't kept any more")?;
+        let State { library, keep, .. } = self.find(number)?;
         let range = match range {
             Some((from, to)) => {
                 let files = library.files()?;
@@ -206,6 +202,10 @@ impl States {
 
     /// The state with a number, or the newest one.
     pub(crate) fn state(&self, number: Option<u64>) -> Result<Arc<Library>, String> {
+        self.find(number).map(|state| state.library)
+    }
+
+    fn find(&self, number: Option<u64>) -> Result<State, String> {
         let mut held = lock(&self.held);
         if number.is_none() {
             held.is_wanted = true;
@@ -222,7 +222,7 @@ impl States {
         match (found, number, failed) {
             (Some(state), ..) => {
                 state.asked = Some(Instant::now());
-                Ok(Arc::clone(&state.library))
+                Ok(state.clone())
             }
             (None, Some(_), _) => Err("this state of the program isn't kept any more".to_owned()),
             (None, None, Some(why)) => Err(why),
@@ -236,7 +236,7 @@ impl States {
         self.running.switch(&named.ok_or("there is no such function")?, is_on)
     }
 
-    /// What a page gets that looks at a state, and wants newer ones unless it is frozen.
+    /// Facts for a page that looks at a state, and wants newer ones unless it is frozen.
     pub(crate) fn told(&self, looks_at: Option<u64>, is_frozen: bool) -> impl Serialize {
         let facts = self.running.facts();
         let mut held = lock(&self.held);

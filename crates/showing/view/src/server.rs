@@ -104,7 +104,7 @@ impl Server {
     }
 }
 
-/// What the page shows.
+/// The page's subject.
 enum Served {
     Files(Arc<Library>),
     Running(Arc<States>),

@@ -51,3 +51,17 @@ fn pass_rest_of_line(text: &mut dyn BufRead, lines: &mut impl Lines) -> io::Resu
         }
     }
 }
+
+/// Texts of these pieces in any order, for tests.
+#[cfg(test)]
+pub(super) fn jumbled(pieces: &[&str]) -> impl Iterator<Item = String> {
+    let mut state = 1_u32;
+    (0..3000).map(move |_| {
+        let mut text = String::new();
+        for _ in 0..24 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            text += pieces[(state >> 16) as usize % pieces.len()];
+        }
+        text
+    })
+}

@@ -341,13 +341,7 @@ mod tests {
             "\t\n",
             "\tmov\tx0, x1\n",
         ];
-        let mut state = 1_u32;
-        for _ in 0..3000 {
-            let mut text = String::new();
-            for _ in 0..24 {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                text += pieces[(state >> 16) as usize % pieces.len()];
-            }
+        for text in lines::jumbled(&pieces) {
             let out = rewritten(&text);
             let added = |word: &str| out.matches(word).count() - text.matches(word).count();
             assert_eq!(added(".pushsection"), added(".popsection"), "{text}{out}");

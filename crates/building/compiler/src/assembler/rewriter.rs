@@ -502,13 +502,7 @@ mod tests {
             "\t.size\tf, .-f\n",
             "\n",
         ];
-        let mut state = 1_u32;
-        for _ in 0..3000 {
-            let mut text = String::new();
-            for _ in 0..24 {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                text += pieces[(state >> 16) as usize % pieces.len()];
-            }
+        for text in lines::jumbled(&pieces) {
             let out = rewritten(&text);
             let sections = |word: &str| out.matches(word).count() - text.matches(word).count();
             assert_eq!(sections(".pushsection"), sections(".popsection"), "{text}{out}");

@@ -163,7 +163,7 @@ pub(super) enum Kind {
     Text,
 }
 
-/// What the value of an expression depends on; each one includes those before it.
+/// Facts that decide the value of an expression; each one includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Depends {
     Nothing,
@@ -407,7 +407,7 @@ impl Expression {
         })
     }
 
-    /// What its value depends on.
+    /// The facts that decide its value.
     pub(super) fn depends_on(&self) -> Depends {
         let both = |parts: &(Expression, Expression)| parts.0.depends_on().max(parts.1.depends_on());
         match self {

@@ -17,7 +17,7 @@
 //! scan        Plan and traces -> Groups
 //! ```
 //!
-//! Whatever isn't understood here is left to SQLite, which has understood the query before. Where a
+//! All else is left to SQLite, which has understood the query before. Where a
 //! value turns out to be one that SQLite treats in its own way (an overflow), SQLite starts anew.
 
 mod expression;

@@ -8,7 +8,7 @@ use sqlite3_parser::lexer::sql::Parser;
 use sqlite3_parser::{Bump, FallibleIterator as _};
 
 use super::expression::{Depends, Expression, Kind, Texts};
-use super::resolve::{Alias, NotHere, Resolver, Scope, Typed, plain};
+use super::resolve::{Alias, NotHere, Resolver, Scope, Typed, name_of, plain};
 use super::sums::{How, Sum};
 use super::{Affinity, KEYS_MAX, SUMS_MAX, sum_column};
 
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     /// Whether there is one group, even of no call.
     pub(super) is_whole: bool,
     pub(super) texts: Texts,
-    /// What remains: a query of the table of groups.
+    /// The rest of the query: one of the table of groups.
     pub(crate) rest: String,
 }
 
@@ -125,7 +125,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// What remains of a query for SQLite, and what it needs of the groups.
+/// The rest of a query for SQLite, and all that this needs of the groups.
 struct Rest<'s, 'q> {
     scope: &'s Scope<'q>,
     keys: Vec<Key>,
@@ -307,16 +307,14 @@ impl<'q> Rest<'_, 'q> {
                     None => return Err(NotHere),
                 }
             }
-            Expr::Id(id) => self.alias(id.0)?,
-            Expr::Name(name) => self.alias(name.0)?,
-            _ => return Err(NotHere),
+            _ => self.alias(&name_of(expression).ok_or(NotHere)?)?,
         })
     }
 
-    /// What a name of the result stands for, in `having` and in expressions of `order by`.
+    /// The expression that a name of the result stands for, in `having` and in expressions of `order by`.
     fn alias(&mut self, name: &str) -> Result<String, NotHere> {
-        let expression = self.scope.alias(&plain(name)).ok_or(NotHere)?;
-        if matches!(expression, Expr::Id(_) | Expr::Name(_)) {
+        let expression = self.scope.alias(name).ok_or(NotHere)?;
+        if name_of(expression).is_some() {
             return Err(NotHere);
         }
         Ok(format!("({})", self.written(expression)?))
@@ -326,13 +324,7 @@ impl<'q> Rest<'_, 'q> {
         // A name of the result comes before columns of the table here; so does a place in it.
         let place = match &column.expr {
             Expr::Literal(Literal::Numeric(digits)) => Some((*digits).to_owned()),
-            Expr::Id(id) => {
-                Some(plain(id.0)).filter(|name| self.scope.alias(name).is_some()).map(|name| quoted(&name))
-            }
-            Expr::Name(name) => {
-                Some(plain(name.0)).filter(|name| self.scope.alias(name).is_some()).map(|name| quoted(&name))
-            }
-            _ => None,
+            other => name_of(other).filter(|name| self.scope.alias(name).is_some()).map(|name| quoted(&name)),
         };
         let expression = match place {
             Some(place) => place,

@@ -8,7 +8,7 @@ use sqlite3_parser::ast::{Expr, LikeOperator, Literal, Operator, UnaryOperator};
 
 use super::expression::{Arithmetic, Cell, Column, Comparison, Expression, Kind, Pattern, Texts};
 
-/// What is left to SQLite.
+/// Left to SQLite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotHere;
 
@@ -40,13 +40,20 @@ impl<'q> Scope<'q> {
     /// The table's column that an expression is.
     pub(super) fn column(&self, expression: &Expr<'_>) -> Option<Column> {
         match expression {
-            Expr::Id(id) => Column::named(&plain(id.0)),
-            Expr::Name(name) => Column::named(&plain(name.0)),
             Expr::Qualified(table, name) if plain(table.0).eq_ignore_ascii_case(&self.table) => {
                 Column::named(&plain(name.0))
             }
-            _ => None,
+            _ => Column::named(&name_of(expression)?),
         }
+    }
+}
+
+/// The name that an expression is.
+pub(super) fn name_of(expression: &Expr<'_>) -> Option<String> {
+    match expression {
+        Expr::Id(id) => Some(plain(id.0)),
+        Expr::Name(name) => Some(plain(name.0)),
+        _ => None,
     }
 }
 
@@ -74,9 +81,10 @@ impl Resolver<'_, '_> {
         if let Some(column) = self.scope.column(expression) {
             return Ok((Expression::Column(column), Some(column.kind())));
         }
+        if let Some(name) = name_of(expression) {
+            return self.aliased(&name);
+        }
         Ok(match expression {
-            Expr::Id(id) => self.aliased(id.0)?,
-            Expr::Name(name) => self.aliased(name.0)?,
             Expr::Literal(literal) => self.literal(literal)?,
             Expr::Parenthesized(parts) => match parts.as_slice() {
                 [one] => self.typed(one)?,
@@ -174,7 +182,7 @@ impl Resolver<'_, '_> {
 
     fn aliased(&mut self, name: &str) -> Result<Typed, NotHere> {
         // An alias isn't seen by the expression that it names.
-        let expression = self.scope.alias(&plain(name)).ok_or(NotHere)?;
+        let expression = self.scope.alias(name).ok_or(NotHere)?;
         let none = Scope { table: self.scope.table.clone(), aliases: Vec::new() };
         Resolver { scope: &none, texts: self.texts }.typed(expression)
     }

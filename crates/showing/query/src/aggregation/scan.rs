@@ -87,7 +87,7 @@ impl Plan {
     }
 }
 
-/// What is known of a function in a thread.
+/// A function in a thread, as far as conditions and keys are concerned.
 #[derive(Clone, Copy)]
 struct Known {
     /// Its columns.
@@ -155,7 +155,7 @@ impl<'p> Scan<'p> {
         Ok(true)
     }
 
-    /// What is known of a function, in this thread.
+    /// Finds out about a function, in this thread.
     fn known(
         &mut self,
         id: FunctionId,

@@ -31,7 +31,7 @@ pub(super) enum How {
     Percentile(f64),
 }
 
-/// What is known of a group's aggregate so far.
+/// A group's aggregate so far.
 #[derive(Clone, Debug)]
 pub(super) enum State {
     Count(i64),

@@ -1,4 +1,4 @@
-//! Whatever is added up here has the values that SQLite gives for each call by itself.
+//! Sums that are made here have the values that SQLite gives for each call by itself.
 
 use std::fmt::Write as _;
 use std::fs::File;

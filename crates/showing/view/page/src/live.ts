@@ -17,7 +17,7 @@ export class Live {
   isFrozen = false;
   /** Grows when tables are to be made again. */
   tick = 0;
-  /** What is in view, for tables: as it was at the last tick. */
+  /** The range in view, for tables: as it was at the last tick. */
   ticked: { from: number; to: number };
   /** Whether what is frozen isn't kept any more. */
   private gone = false;
@@ -47,7 +47,7 @@ export class Live {
   /** Somebody chose how long the view is. */
   hasWidth: boolean;
 
-  /** What there is to say to everybody. */
+  /** Messages for everybody. */
   get trouble(): string | null {
     if (this.gone) return 'What was frozen is not kept any more: this page was asleep, or too many others are frozen. Space goes on with the newest calls.';
     return this.facts?.failed ? `The newest calls can't be shown: ${this.facts.failed}` : null;
@@ -155,7 +155,7 @@ export class Live {
     this.tick++;
     this.ticked = this.store.state.view;
     this.store.say('frozen');
-    // What is looked at has to stay.
+    // The state that is looked at has to stay.
     void this.look();
   }
 
@@ -172,7 +172,7 @@ export class Live {
 
   /** Functions that were switched off here; whether others were, isn't known. */
   readonly off = new Set<number>();
-  /** What is recorded since the last switch, or why nothing was switched. */
+  /** Functions that are recorded since the last switch, or why nothing was switched. */
   switched: { said?: string; error?: string } | null = null;
 
   /** Records the calls of a function from now on, or no longer. */
@@ -187,7 +187,7 @@ export class Live {
     this.store.say(this.switched.said ?? this.switched.error ?? '');
   }
 
-  /** What was kept last, or why it wasn't. */
+  /** The file that was kept last, or why there is none. */
   kept: { file?: string; error?: string } | null = null;
 
   /** Writes what is frozen, or the range that is selected, to a file. */

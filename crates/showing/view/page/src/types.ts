@@ -365,7 +365,7 @@ export interface Window {
   pixels: number;
 }
 
-/** What a running program does, and which state of it is the newest. */
+/** Facts about a running program, and which state of it is the newest. */
 export interface RunningFacts {
   generation: number;
   /** Whether the state that the page looks at is still there. */

@@ -75,7 +75,7 @@ pub struct TraceFacts {
     pub notes: Vec<String>,
 }
 
-/// What the hooks of one call cost, where the process has measured it.
+/// The price of the hooks of one call, where the process has measured it.
 fn call_price_ns(trace: &Trace<'_>) -> Option<f64> {
     let known = trace.calibrations().first().filter(|known| known.is_measured)?;
     let has_sites = trace.modules().iter().any(everycall_reader::Module::has_sites);

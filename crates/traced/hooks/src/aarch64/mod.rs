@@ -44,7 +44,7 @@
 //! | clock's upper half changed | reserved slot | 0, EXIT, BODY |
 //! | dead frames below an entry | reserved slot | PUSHED, BODY |
 //! | an exit of another frame | reserved slot with the exit's ticks | EXIT, BODY |
-//! | an exit of a call that took long, or short where short calls are dropped | reserved slot with the exit's ticks | EXIT, BODY |
+//! | an exit of a long call, or of a short one where these are dropped | as above | EXIT, BODY |
 //! | a tail exit of an armed function | reserved slot with the exit's ticks | EXIT |
 //! | the first counted call of a function or a thread | null | COUNT, BODY |
 //! | a call that is timed, whose values are copied, or a frame by id | null | 0, EXIT, BODY, FRAME |

@@ -1,4 +1,4 @@
-//! What the kernel passes in another form on each architecture.
+//! System calls and structures that have another form on each architecture.
 #![allow(unsafe_code)] // A system call.
 
 use super::number;

@@ -8,15 +8,17 @@ use crate::sys::system::{
     self, MADV_DONTDUMP, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
     PROT_WRITE,
 };
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_hooks::arch::number;
 use everycall_hooks::syscall;
 
 /// Memory that the child has to wipe itself: first address and bytes. Bytes of 0 are a free place.
+/// A place that is taken or given back has the address 0 meanwhile: a child that is forked then
+/// touches nothing by it.
 static OWN: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
 
-/// Maps a table of which only what is used takes memory. It isn't in core dumps, and forked children
-/// find it empty.
+/// Maps a table of which only what is used takes memory. It isn't in core dumps, and forked
+/// children find it empty.
 pub(crate) fn map_table(length: u64) -> Option<*mut u8> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let table = system::map(length, PROT_READ | PROT_WRITE, flags, -1)?;
@@ -32,7 +34,8 @@ pub(crate) fn map_table(length: u64) -> Option<*mut u8> {
 pub(crate) fn unmap_table(table: *mut u8, length: u64) {
     for [first, bytes] in &OWN {
         if first.load(Relaxed) == table as u64 && bytes.load(Relaxed) == length {
-            bytes.store(0, Relaxed);
+            first.store(0, Relaxed);
+            bytes.store(0, Release);
         }
     }
     system::unmap(table, length);
@@ -45,7 +48,7 @@ pub(crate) fn wipe_in_children(memory: *mut u8, length: u64) -> bool {
 }
 
 fn note(memory: *mut u8, length: u64) -> bool {
-    let free = |[_, bytes]: &&[AtomicU64; 2]| bytes.compare_exchange(0, length, Relaxed, Relaxed).is_ok();
+    let free = |[_, bytes]: &&[AtomicU64; 2]| bytes.compare_exchange(0, length, Acquire, Relaxed).is_ok();
     let place = OWN.iter().find(free);
     if let Some([first, _]) = place {
         first.store(memory as u64, Relaxed);
@@ -60,7 +63,7 @@ pub(crate) fn begin_child() {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
         if bytes != 0 && first != 0 {
             let arguments = [first, bytes, PROT_READ | PROT_WRITE, flags, usize::MAX, 0];
-            // SAFETY: replaces a mapping of the runtime's own, all of which may be zero at any time.
+            // SAFETY: replaces a mapping of the runtime's own, which may be zero at any time.
             unsafe { syscall(number::MMAP, arguments) };
         }
     }

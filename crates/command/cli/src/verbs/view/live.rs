@@ -5,7 +5,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -97,30 +96,29 @@ fn port_of(url: &str) -> Option<&str> {
 /// Reads a program's rings in a thread.
 struct Reader {
     program: Arc<Program>,
-    arena: Arc<LiveArena>,
     asks: Mutex<Sender<SyncSender<Picture>>>,
-    told: Arc<Told>,
+    /// Why the thread doesn't read any more, if that is so.
+    over: Arc<OnceLock<String>>,
+    /// Numbers of the newest picture.
+    newest: Mutex<Numbers>,
     most: u64,
 }
 
-/// What the thread says while it reads.
-#[derive(Default)]
-struct Told {
-    over: OnceLock<String>,
-    lost: AtomicU64,
-    missed: AtomicU64,
-    bytes: AtomicU64,
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    lost: u64,
+    missed: u64,
+    bytes: usize,
 }
 
 impl Reader {
     fn begin(program: Program, most: u64) -> Result<Reader, Failure> {
-        let arena = Arc::clone(&program.arena);
         let program = Arc::new(program);
         let of_reader = Arc::clone(&program);
-        let told = Arc::new(Told::default());
+        let over = Arc::new(OnceLock::new());
         let (send, receive) = channel();
         let (ready, is_ready) = sync_channel(1);
-        let of_thread = Arc::clone(&told);
+        let of_thread = Arc::clone(&over);
         let run = move || {
             let arena = Arc::clone(&program.arena);
             let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -138,32 +136,31 @@ impl Reader {
             .map_err(|error| Failure::new(exit_code::FAILED, format!("no thread to read calls: {error}")))?;
         let no_thread = || Failure::new(exit_code::FAILED, "the thread that reads calls has failed");
         is_ready.recv().map_err(|_| no_thread())??;
-        Ok(Reader { program: of_reader, arena, asks: Mutex::new(send), told, most })
+        Ok(Reader { program: of_reader, asks: Mutex::new(send), over, newest: Mutex::default(), most })
     }
 }
 
 /// Reads until nobody asks any more.
-fn read(program: &Program, mut recent: Recent<'_>, asks: &Receiver<SyncSender<Picture>>, told: &Told) {
+fn read(
+    program: &Program,
+    mut recent: Recent<'_>,
+    asks: &Receiver<SyncSender<Picture>>,
+    over: &OnceLock<String>,
+) {
     let mut checked = Instant::now();
     let mut has_ended = program.has_ended();
     loop {
         let pause = recent.look();
         if has_ended {
             // This look was the last.
-            let _ = told.over.set(format!("{program} has ended"));
+            let _ = over.set(format!("{program} has ended"));
         }
-        let asked = match told.over.get() {
+        let asked = match over.get() {
             Some(_) => asks.recv().map_err(|_| RecvTimeoutError::Disconnected),
             None => asks.recv_timeout(pause),
         };
         match asked {
-            Ok(ask) => {
-                let picture = recent.picture();
-                told.lost.store(picture.lost, Ordering::Relaxed);
-                told.missed.store(picture.missed, Ordering::Relaxed);
-                told.bytes.store(picture.bytes as u64, Ordering::Relaxed);
-                let _ = ask.send(picture);
-            }
+            Ok(ask) => drop(ask.send(recent.picture())),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -199,12 +196,14 @@ impl Running for Reader {
         asks.send(send).map_err(|_| gone)?;
         drop(asks);
         let picture = receive.recv().map_err(|_| gone)?;
-        let has_ended = self.told.over.get().is_some();
+        let Picture { lost, missed, bytes, .. } = picture;
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Numbers { lost, missed, bytes };
+        let has_ended = self.over.get().is_some();
         let version = env!("CARGO_PKG_VERSION");
-        let bytes = Vec::with_capacity(picture.bytes + (1 << 20));
-        let written = picture.write(&self.arena, bytes, version, false, has_ended);
+        let output = Vec::with_capacity(bytes + (1 << 20));
+        let written = picture.write(&self.program.arena, output, version, false, has_ended);
         let (_, file) = written.map_err(|error| error.to_string())?;
-        let (since_ticks, arena) = (picture.since, Arc::clone(&self.arena));
+        let (since_ticks, arena) = (picture.since, Arc::clone(&self.program.arena));
         let keep = move |range: Option<(u64, u64)>| {
             let part = range.map(|(from, to)| picture.between(from, to));
             keep(part.as_ref().unwrap_or(&picture), &arena, has_ended)
@@ -229,14 +228,14 @@ impl Running for Reader {
     }
 
     fn facts(&self) -> RunningFacts {
-        let missed = self.told.missed.load(Ordering::Relaxed);
+        let Numbers { lost, missed, bytes } = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = Several(missed, "thread had ended", "threads had ended");
         let note = (missed > 0).then(|| format!("{ended} before anything of them was read"));
         RunningFacts {
-            over: self.told.over.get().cloned(),
+            over: self.over.get().cloned(),
             notes: note.into_iter().collect(),
-            lost: self.told.lost.load(Ordering::Relaxed),
-            kept_bytes: self.told.bytes.load(Ordering::Relaxed),
+            lost,
+            kept_bytes: bytes as u64,
             most_bytes: self.most,
         }
     }

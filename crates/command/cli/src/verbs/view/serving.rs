@@ -1,4 +1,4 @@
-//! What `view` of files and of running programs share: the server's address, and its way into a
+//! Parts of `view` for files and for running programs: the server's address, and its way into a
 //! browser.
 
 use std::ffi::OsString;

@@ -65,7 +65,7 @@ export class Tiles {
     for (const tile of this.tiles.values()) if (tile.slices === null || tile.slices.incomplete) tile.isStale = true;
   }
 
-  /** What is there is of an older state, and drawn until the new one comes; `numbers`: of tracks that have new ones. */
+  /** Tiles of an older state are drawn until the new ones come; `numbers`: of tracks that have new ones. */
   renew(numbers: ReadonlyMap<number, number>): void {
     this.version++;
     const all = [...this.tiles];

@@ -48,7 +48,7 @@ export function TablePanel({ store }: { store: Store }): JSX.Element {
   );
 }
 
-/** What was switched off here, to be switched on again. */
+/** Functions that were switched off here, to be switched on again. */
 function Switched({ store, live }: { store: Store; live: Live }): JSX.Element | null {
   const { switched, off } = live;
   if (!switched) return null;
