@@ -8,6 +8,7 @@
 //! frames      unwind information of regions
 //! leaving     functions by which calls are left
 //! loading     libraries that are loaded later
+//! attending   the same in processes without a recorder
 //! hooked      how many functions have hooks, and why others don't
 //! recording   plans whose hooks record, and the runtime that they need
 //! ```
@@ -27,6 +28,7 @@
 // Input from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod attending;
 mod changes;
 mod frames;
 mod hooked;
@@ -36,6 +38,7 @@ mod modules;
 mod own;
 mod recording;
 
+pub use attending::{Attended, lead_loading_back};
 pub use changes::{Lead, island_pages, patch_sets};
 pub use hooked::Hooked;
 pub use leaving::{lead_leaving, watch_leaving};

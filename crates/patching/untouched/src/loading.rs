@@ -9,10 +9,11 @@
 //! The function is a `ret`, too small for a plan. What follows it, up to the next function, is
 //! padding, which takes the rest of the jump.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use everycall_inject::{Access, InjectError, Patch, PatchSet, Process, mappings};
+use everycall_inject::{Access, InjectError, Mapping, Patch, PatchSet, Process, mappings};
 
 use crate::changes::{Lead, lead};
 use crate::modules::{first_page, range_of};
@@ -33,7 +34,7 @@ const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const RET: u8 = 0xc3;
 const JUMP: u8 = 0xe9;
 /// Bytes of that jump.
-const SIZE: usize = 5;
+pub(crate) const SIZE: usize = 5;
 /// Functions begin at multiples of it.
 const ALIGN: u64 = 16;
 
@@ -53,38 +54,87 @@ pub fn watch_loading(
     if !marked(process, &maps, &MARK, MARK.len()).is_empty() {
         return Ok(Ok(()));
     }
-    let loader = maps.iter().filter(|mapping| mapping.is_executable).find(|mapping| {
-        let name = Path::new(&mapping.name).file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("ld-")
-    });
-    let Some(loader) = loader.map(|mapping| Path::new(&mapping.name)) else {
-        return Ok(Err("it has no dynamic loader".to_owned()));
-    };
-    let start = first_page(&maps, loader).unwrap_or(0);
-    let (Some(function), Some(list)) = (process.symbol(start, FUNCTION), process.symbol(start, LIST)) else {
-        return Ok(Err(format!("{} has no {FUNCTION}", loader.display())));
-    };
-    let code = process.read(function, (ALIGN + ALIGN - function % ALIGN) as usize)?;
-    let Some(offset) = place_of_jump(&code, function) else {
-        return Ok(Err(format!("{FUNCTION} of {} isn't a plain return", loader.display())));
+    let loader = match Loader::of(process, &maps) {
+        Ok(loader) => loader,
+        Err(why) => return Ok(Err(why)),
     };
     let mut region = MARK.to_vec();
     region.extend(leaving.to_le_bytes());
-    region.extend(list.to_le_bytes());
+    region.extend(loader.list.to_le_bytes());
     // push number; lea area(%rip), %r11; jmp *runtime(%rip)
     let [a, b, c, d] = (-(STUB_AT as i32 + 9)).to_le_bytes();
     let [e, f, g, h] = (RUNTIME_AT as i32 - (STUB_AT as i32 + 15)).to_le_bytes();
     region.extend([0x6a, NUMBER, 0x4c, 0x8d, 0x1d, a, b, c, d, 0xff, 0x25, e, f, g, h]);
-    let module = range_of(&maps, loader).unwrap_or(start..start);
+    let module = loader.module.clone();
     let region = process.with_thread(patience, |thread| thread.map_near(module, &region, Access::Execute))?;
-    let at = function + offset as u64;
-    let distance = (region + STUB_AT as u64).wrapping_sub(at + SIZE as u64) as i32;
+    let patch = loader.jump_to(region + STUB_AT as u64);
+    Ok(if lead_one(process, patch, Lead::ToTrampolines, patience)? {
+        Ok(())
+    } else {
+        Err(format!("{FUNCTION} can't be changed"))
+    })
+}
+
+/// Changes one place; whether that was possible.
+pub(crate) fn lead_one(
+    process: &mut Process,
+    patch: Patch,
+    to: Lead,
+    patience: Duration,
+) -> Result<bool, InjectError> {
+    let set = PatchSet { patches: vec![patch], moves: Vec::new() };
+    Ok(lead(process, vec![set], to, patience)? == 1)
+}
+
+/// The dynamic loader of a process.
+pub(crate) struct Loader {
+    /// From its first page to its last one.
+    pub(crate) module: Range<u64>,
+    /// Its list of what is loaded.
+    pub(crate) list: u64,
+    /// Where the jump comes.
+    at: u64,
+    /// The bytes that are there.
+    old: Vec<u8>,
+}
+
+impl Loader {
+    /// Finds it, or says why it can't be watched.
+    pub(crate) fn of(process: &Process, maps: &[Mapping]) -> Result<Loader, String> {
+        let loader = maps.iter().filter(|mapping| mapping.is_executable).find(|mapping| {
+            let name = Path::new(&mapping.name).file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("ld-")
+        });
+        let Some(loader) = loader.map(|mapping| Path::new(&mapping.name)) else {
+            return Err("it has no dynamic loader".to_owned());
+        };
+        let start = first_page(maps, loader).unwrap_or(0);
+        let (Some(function), Some(list)) = (process.symbol(start, FUNCTION), process.symbol(start, LIST))
+        else {
+            return Err(format!("{} has no {FUNCTION}", loader.display()));
+        };
+        let size = (ALIGN + ALIGN - function % ALIGN) as usize;
+        let code = process.read(function, size).map_err(|error| error.to_string())?;
+        let Some(offset) = place_of_jump(&code, function) else {
+            return Err(format!("{FUNCTION} of {} isn't a plain return", loader.display()));
+        };
+        let module = range_of(maps, loader).unwrap_or(start..start);
+        let old = code.get(offset..offset + SIZE).unwrap_or_default().to_vec();
+        Ok(Loader { module, list, at: function + offset as u64, old })
+    }
+
+    /// The function, leading to `target`.
+    pub(crate) fn jump_to(&self, target: u64) -> Patch {
+        jump(self.at, &self.old, target)
+    }
+}
+
+/// A jump to `target` where the bytes `old` are.
+pub(crate) fn jump(at: u64, old: &[u8], target: u64) -> Patch {
+    let distance = target.wrapping_sub(at + SIZE as u64) as i32;
     let mut new = vec![JUMP];
     new.extend(distance.to_le_bytes());
-    let old = code.get(offset..offset + SIZE).unwrap_or_default().to_vec();
-    let patches = vec![Patch { at, old, new }];
-    let done = lead(process, vec![PatchSet { patches, moves: Vec::new() }], Lead::ToTrampolines, patience)?;
-    Ok(if done == 1 { Ok(()) } else { Err(format!("{FUNCTION} can't be changed")) })
+    Patch { at, old: old.to_vec(), new }
 }
 
 /// Where in the function its `ret` is, if that and padding are all of it, and have room for a jump.

@@ -262,6 +262,17 @@ impl Planned {
         self.number == installed.number
     }
 
+    /// Whether a region was made for this file, and as it is planned today, whichever functions
+    /// were chosen. `origins`: image addresses at which hooks stand there.
+    pub fn has_made(&self, installed: &Installed, origins: &HashSet<u64>) -> bool {
+        if self.is_of(installed) {
+            return true;
+        }
+        let Ok(mut plan) = everycall_plans::of_file(&self.path) else { return false };
+        plan.keep(|function| origins.contains(&function.start));
+        plan.set_hooks(layout()).is_ok() && number_of(&plan) == installed.number
+    }
+
     /// The mappings of a process, and from the file's first page to its last one among them.
     fn loaded_in(&self, process: &Process) -> Result<(Vec<Mapping>, Range<u64>), InjectError> {
         let maps = mappings(process.pid())?;
@@ -272,31 +283,36 @@ impl Planned {
     }
 
     /// Leads a module's code to its trampolines again, or away from them, in a process in which it
-    /// was installed. `region` is where its region begins, `installed` has image addresses at which
-    /// hooks stand there: other functions have no trampolines, and are left alone. Returns how many
-    /// functions are changed.
+    /// was installed. `installed` is its region, `origins` has image addresses at which hooks stand
+    /// there: other functions have no trampolines, and are left alone. Returns how many functions
+    /// are changed.
     ///
     /// # Errors
     ///
-    /// The file isn't mapped, another plan was installed, or the process can't be changed.
+    /// The file isn't mapped where it was, another plan was installed, or the process can't be
+    /// changed.
     pub fn lead_again(
         &self,
         process: &mut Process,
-        region: u64,
-        installed: &HashSet<u64>,
+        installed: &Installed,
+        origins: &HashSet<u64>,
         to: Lead,
         patience: Duration,
     ) -> Result<u64, InjectError> {
         let (_, range) = self.loaded_in(process)?;
+        let refused = |why: &str| InjectError::Refused(format!("the hooks in {} {why}", self.path.display()));
+        if range.start != installed.module {
+            return Err(refused("are for another place"));
+        }
+        let others = || refused("were written by another version of everycall");
+        // Bytes that aren't ours stay; but code that leads to other trampolines goes astray.
+        if to == Lead::ToTrampolines && !self.has_made(installed, origins) {
+            return Err(others());
+        }
         let base = self.plan.base(range.start);
         let mut plan = self.plan.clone();
-        plan.keep(|function| installed.contains(&function.start));
-        plan.move_region(region.wrapping_sub(base).cast_signed()).map_err(|_| {
-            InjectError::Refused(format!(
-                "the hooks in {} were written by another version of everycall",
-                self.path.display()
-            ))
-        })?;
+        plan.keep(|function| origins.contains(&function.start));
+        plan.move_region(installed.region.wrapping_sub(base).cast_signed()).map_err(|_| others())?;
         lead(process, patch_sets(&plan, base), to, patience)
     }
 

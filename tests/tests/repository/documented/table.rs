@@ -910,6 +910,7 @@ pub const TABLE: &[(&str, Run)] = &[
             "sleep 600 & pid=$!; sleep 1; everycall attach --all --modules 'libc.*' $pid; code=$?; everycall detach $pid; kill $pid; exit $code",
         ),
     ),
+    ("everycall attach --stay PID", Not("tested in the command's tests: untouched.rs")),
     ("everycall detach PID", Not("runs with `everycall attach PID`")),
     (
         "everycall record -- ./app",

@@ -53,6 +53,9 @@ pub struct AttachArguments {
     /// bytes [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = ring_size)]
     pub ring_size: Option<u64>,
+    /// Stay, and write hooks into libraries that the process loads later; Ctrl-C takes all hooks out
+    #[arg(long)]
+    pub stay: bool,
 }
 
 /// `detach`.

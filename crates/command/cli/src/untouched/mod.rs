@@ -2,6 +2,7 @@
 
 pub mod process;
 pub mod record;
+pub mod staying;
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -16,7 +16,8 @@ use everycall_io::say;
 use everycall_live::LiveError;
 use everycall_units::{Count, Several};
 use everycall_untouched::{
-    Functions, Lead, Planned, Runtime, first_page, installed, lead_leaving, libraries,
+    Functions, Installed, Lead, Planned, Runtime, first_page, installed, lead_leaving, lead_loading_back,
+    libraries,
 };
 
 use crate::exit_code;
@@ -27,9 +28,9 @@ use crate::running::Program;
 use super::Choice;
 
 /// For a thread that may load the runtime, and for each stop of all threads.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-fn failed(why: impl ToString) -> Failure {
+pub(super) fn failed(why: impl ToString) -> Failure {
     Failure::new(exit_code::FAILED, why.to_string())
 }
 
@@ -152,7 +153,7 @@ pub fn hook(
             Several(file.functions, "function", "functions")
         );
         let others = file.planned().saturating_sub(hooked);
-        if others > 0 && region_of(file, &there).is_some() {
+        if others > 0 && region_of(file, &there, &maps).is_some() {
             say!(
                 "everycall: {}: {} more got no hooks when it was attached first, and get none now",
                 file.path.display(),
@@ -167,30 +168,43 @@ pub fn hook(
 pub fn unhook(number: u32) -> Result<(), Failure> {
     let pid = number.cast_signed();
     check(pid).map_err(failed)?;
-    let there = modules_of(number);
+    let mut there = modules_of(number);
     if there.is_empty() {
         return Err(failed(format!("process {pid} has no hooks that `everycall attach` wrote")));
     }
     let all = Functions { least_size: 0, selection: None, always: &[], are_others_kept: false };
     let maps = mappings(pid).map_err(failed)?;
-    let planned: Result<Vec<Planned>, Failure> = there
-        .iter()
-        .map(|there| {
-            let path = &there.path;
-            plan(path, &all, &maps).map_err(|why| failed(format!("{}: {why}", path.display())))
-        })
-        .collect();
-    let planned = planned?;
+    // Libraries that were unloaded have taken their hooks along.
+    there.retain(|there| there.is_loaded(&maps));
+    let (mut planned, mut why_not) = (Vec::new(), None);
+    for module in &there {
+        let path = &module.path;
+        match plan(path, &all, &maps) {
+            Ok(file) => planned.push(file),
+            Err(why) => why_not = Some(failed(format!("{}: keeps its hooks: {why}", path.display()))),
+        }
+    }
     on_tracer(|| {
         let mut process = Process::open(pid)?;
-        lead_back(&mut process, &planned, &there)?;
-        lead_leaving(&mut process, Lead::Back, PATIENCE)
+        lead_loading_back(&mut process, PATIENCE)?;
+        for file in &planned {
+            for there in there.iter().filter(|there| there.path == file.path) {
+                let installed = &there.installed;
+                file.lead_again(&mut process, installed, &there.origins, Lead::Back, PATIENCE)?;
+            }
+        }
+        match why_not {
+            // Calls that are left have to end in what is recorded yet.
+            Some(_) => Ok(()),
+            None => lead_leaving(&mut process, Lead::Back, PATIENCE),
+        }
     })
-    .map_err(failed)
+    .map_err(failed)?;
+    why_not.map_or(Ok(()), Err)
 }
 
 /// Plans a file that the process has mapped, if it is still the one at its path.
-fn plan(path: &Path, functions: &Functions<'_>, maps: &[Mapping]) -> Result<Planned, String> {
+pub(super) fn plan(path: &Path, functions: &Functions<'_>, maps: &[Mapping]) -> Result<Planned, String> {
     use std::os::unix::fs::MetadataExt as _;
     let mapped = maps.iter().find(|mapping| Path::new(&mapping.name) == path);
     let is_same = std::fs::metadata(path).is_ok_and(|now| mapped.is_some_and(|it| it.inode == now.ino()));
@@ -201,32 +215,41 @@ fn plan(path: &Path, functions: &Functions<'_>, maps: &[Mapping]) -> Result<Plan
 }
 
 /// A module of a process that has trampolines.
-struct There {
+pub(super) struct There {
     path: PathBuf,
-    region: u64,
+    /// Where it was loaded, and its region.
+    installed: Installed,
     /// Image addresses at which hooks stand.
     origins: HashSet<u64>,
 }
 
-/// The modules of a process that have trampolines.
-fn modules_of(pid: u32) -> Vec<There> {
+impl There {
+    /// Whether the module is still where its trampolines lead to.
+    fn is_loaded(&self, maps: &[Mapping]) -> bool {
+        first_page(maps, &self.path) == Some(self.installed.module)
+    }
+}
+
+/// The modules that a process has or had, with trampolines.
+pub(super) fn modules_of(pid: u32) -> Vec<There> {
     let Ok(arena) = everycall_live::attach(pid) else { return Vec::new() };
+    let regions = on_tracer(|| installed(&Process::open(pid.cast_signed())?)).unwrap_or_default();
     let is_one = |entry: &ModuleEntry| {
         entry.state == module_state::COMPLETE
             && entry.unloaded_ticks == 0
             && entry.flags & module_flags::TRAMPOLINES != 0
     };
     let modules = arena.modules().into_iter().filter(|(entry, _)| is_one(entry));
-    let there = modules.map(|(entry, path)| There {
-        path: PathBuf::from(OsStr::from_bytes(&path)),
-        region: entry.start,
-        origins: arena.origins(entry.trampolines),
+    let there = modules.filter_map(|(entry, path)| {
+        let installed = *regions.iter().find(|region| region.region == entry.start)?;
+        let path = PathBuf::from(OsStr::from_bytes(&path));
+        Some(There { path, installed, origins: arena.origins(entry.trampolines) })
     });
     there.collect()
 }
 
 /// The runtime that was loaded into a process.
-fn runtime_of(process: &Process) -> Result<Option<Runtime>, InjectError> {
+pub(super) fn runtime_of(process: &Process) -> Result<Option<Runtime>, InjectError> {
     let maps = mappings(process.pid())?;
     let mut names: Vec<&str> = maps.iter().map(|mapping| mapping.name.as_str()).collect();
     names.retain(|name| name.starts_with("/memfd:"));
@@ -242,15 +265,16 @@ fn runtime_of(process: &Process) -> Result<Option<Runtime>, InjectError> {
 }
 
 /// Leads files of which a process has trampolines there, and writes hooks into the others.
-fn hook_again(
+pub(super) fn hook_again(
     process: &mut Process,
     planned: &[Planned],
     there: &[There],
     runtime: Option<&Runtime>,
 ) -> Result<Vec<u64>, InjectError> {
-    let hook = |file: &Planned| match (region_of(file, there), runtime) {
+    let maps = mappings(process.pid())?;
+    let hook = |file: &Planned| match (region_of(file, there, &maps), runtime) {
         (Some(there), _) => {
-            file.lead_again(process, there.region, &there.origins, Lead::ToTrampolines, PATIENCE)
+            file.lead_again(process, &there.installed, &there.origins, Lead::ToTrampolines, PATIENCE)
         }
         (None, None) => Ok(0),
         (None, Some(runtime)) => match file.install(process, runtime, PATIENCE) {
@@ -264,16 +288,11 @@ fn hook_again(
     planned.iter().map(hook).collect()
 }
 
-fn region_of<'t>(file: &Planned, there: &'t [There]) -> Option<&'t There> {
-    there.iter().find(|there| there.path == file.path)
-}
-
-/// Leads the code of files back.
-fn lead_back(process: &mut Process, planned: &[Planned], there: &[There]) -> Result<(), InjectError> {
-    for file in planned {
-        if let Some(there) = region_of(file, there) {
-            file.lead_again(process, there.region, &there.origins, Lead::Back, PATIENCE)?;
-        }
-    }
-    Ok(())
+/// The region of a file where it is loaded now: the one that its code leads to, or one that it
+/// could lead to. A library may have been unloaded, and loaded again elsewhere, or another one in
+/// its place.
+fn region_of<'t>(file: &Planned, there: &'t [There], maps: &[Mapping]) -> Option<&'t There> {
+    let mut its = there.iter().filter(|there| there.path == file.path && there.is_loaded(maps));
+    let led = its.clone().find(|there| there.installed.is_led);
+    led.or_else(|| its.find(|there| file.has_made(&there.installed, &there.origins)))
 }

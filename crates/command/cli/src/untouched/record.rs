@@ -258,7 +258,7 @@ impl Untouched {
             let hooked = match regions.iter().find(|region| file.is_of(region)) {
                 Some(region) => {
                     let (to, origins) = (Lead::ToTrampolines, file.origins());
-                    file.lead_again(process, region.region, &origins, to, patience)
+                    file.lead_again(process, region, &origins, to, patience)
                 }
                 None => self.install(process, &file, runtime, patience),
             };

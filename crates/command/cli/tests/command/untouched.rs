@@ -469,6 +469,110 @@ fn what_comes_later_is_recorded() {
     );
 }
 
+/// While `attach --stay` stays, libraries that a process loads later have hooks before their first
+/// function runs. They may be unloaded, and loaded again elsewhere, whoever is there meanwhile.
+#[test]
+fn libraries_of_an_attached_process_come_and_go() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Command, Stdio};
+
+    let here = Workplace::new();
+    here.write(
+        "one.c",
+        "__attribute__((noinline)) int inner(int x) { __asm__ volatile(\"\"); return x ^ 5; }\n\
+         __attribute__((noinline)) int early(int x) { __asm__ volatile(\"\"); return x + 7; }\n\
+         int state;\n\
+         __attribute__((constructor)) void begins(void) { state = early(1); }\n\
+         int later(int x) { return inner(x) + inner(x + 1) + state; }\n",
+    );
+    // Each line of its input is a word of one letter.
+    here.write(
+        "main.c",
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n#include <sys/mman.h>\n\
+         __attribute__((noinline)) int own(int x) { __asm__ volatile(\"\"); return x * 3; }\n\
+         int main(void) { void *library = 0; Dl_info info = {0}; char line[16]; int (*later)(int) = 0;\n\
+         while (fgets(line, sizeof line, stdin)) { int sum = own(1);\n\
+           switch (line[0]) {\n\
+           case 'l': library = dlopen(\"./libone.so\", RTLD_NOW); if (!library) return 3;\n\
+             later = (int (*)(int))dlsym(library, \"later\"); dladdr((void *)later, &info); break;\n\
+           case 'c': for (int i = 0; i < 10; i++) sum += later(i); break;\n\
+           case 'd': dlclose(library); break;\n\
+           case 'b': if (mmap(info.dli_fbase, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED) return 4; }\n\
+           printf(\"%d\\n\", sum); fflush(stdout); }\n\
+         return 7; }\n",
+    );
+    let build = "gcc -O1 -shared -fPIC one.c -o libone.so && gcc -O1 main.c -o main";
+    assert_eq!(here.shell(build).code, Some(0));
+    let mut program = Command::new(here.path("main"));
+    program.current_dir(here.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    let pid = child.id();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut does = |words: &str| {
+        words.chars().for_each(|word| writeln!(input, "{word}").unwrap());
+        let answers = words.chars().map(|_| {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            line.trim().to_owned()
+        });
+        answers.collect::<Vec<String>>().join(" ")
+    };
+    let mut line = String::new();
+    let stays = || {
+        let mut command = here.command();
+        command.args(["attach", "--all", "--stay", &pid.to_string()]).stderr(Stdio::piped());
+        let mut staying = command.spawn().unwrap();
+        let mut said = BufReader::new(staying.stderr.take().unwrap());
+        let (mut line, mut all) = (String::new(), String::new());
+        while !line.contains("libraries that it loads get hooks") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "{all}");
+            all.push_str(&line);
+        }
+        // It writes there later, too.
+        (staying, said)
+    };
+    let count = |name: &str| {
+        here.succeed(&format!("snapshot {pid} --force -o taken.ect"));
+        let calls = here.succeed("replay -f json taken.ect").stdout;
+        calls.lines().filter(|call| call.contains(&format!("\"name\":\"{name}\""))).count()
+    };
+    assert_eq!(does("x"), "3");
+    let (mut staying, said) = stays();
+    let sums = "3 199 3 3 3 199";
+    assert_eq!(does("lcdblc"), sums);
+    // Also what the library does when it is loaded.
+    assert_eq!(["early", "later", "inner", "own"].map(count), [2, 20, 40, 6]);
+    here.shell(&format!("kill -INT {}", staying.id()));
+    assert_eq!(staying.wait().unwrap().code(), Some(0));
+    drop(said);
+    assert_eq!(changed_files(pid), Vec::<String>::new());
+    assert_eq!(does("c"), "199");
+    assert_eq!(count("later"), 20);
+    // Killed: the loader waits for half a second, and no more.
+    let (mut staying, said) = stays();
+    assert_eq!(does("c"), "199");
+    assert_eq!(count("later"), 30);
+    let _ = (staying.kill(), staying.wait());
+    drop(said);
+    assert_eq!(does("dlcdlc"), "3 3 199 3 3 199");
+    // Another one finds what there is; `detach` ends it.
+    let (mut staying, mut said) = stays();
+    assert_eq!(does("cdlc"), "199 3 3 199");
+    assert!(count("later") >= 50);
+    here.fail(&format!("attach --all --stay {pid}"), 1, &["another `everycall attach --stay` attends"]);
+    assert_eq!(does("d"), "3");
+    here.succeed(&format!("detach {pid}"));
+    assert_eq!(staying.wait().unwrap().code(), Some(0));
+    while said.read_line(&mut line).unwrap() > 0 {}
+    assert!(line.contains("were taken out"), "{line}");
+    assert_eq!(changed_files(pid), Vec::<String>::new());
+    assert_eq!(does("lc"), "3 199");
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
 /// Unwinders find the callers of each instruction of trampolines and hooks: libgcc's from handlers
 /// of signals, and gdb step by step; also in a process that was attached.
 #[test]
