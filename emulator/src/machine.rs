@@ -316,7 +316,13 @@ impl Machine {
             .map(|&vector| self.unicorn.reg_read_long(vector).ok().map(|bytes| bytes.to_vec()))
             .collect();
         let flags = self.unicorn.reg_read(RegisterX86::EFLAGS).ok()? & FLAGS;
-        let writes = std::mem::take(&mut self.unicorn.get_data_mut().writes);
+        let all = std::mem::take(&mut self.unicorn.get_data_mut().writes);
+        // What a trampoline writes twice is the same in the end.
+        let mut writes: Vec<(u64, usize, i64)> = Vec::new();
+        for write in all {
+            writes.retain(|(at, size, _)| (*at, *size) != (write.0, write.1));
+            writes.push(write);
+        }
         Some(End { rip, registers, vectors: vectors?, flags, writes })
     }
 }

@@ -109,6 +109,7 @@ impl<'a> Places<'a> {
                     || is_moved() && self.copy(at).is_some_and(|(first, _)| first == patch.at)
             }
             PatchKind::Displacement => self.returns.contains(&at),
+            PatchKind::Call => at >= start && at < patch.at + patch.new.len() as u64,
             PatchKind::Window | PatchKind::Slot => {
                 at >= patch.at && at < patch.at + patch.new.len() as u64 || self.returns.contains(&at)
             }
@@ -119,7 +120,12 @@ impl<'a> Places<'a> {
     fn is_changed(&self, patch: &Patch, rip: u64) -> bool {
         let at = rip.wrapping_sub(self.base);
         let place = at.wrapping_sub(self.plan.region as u64);
-        let is_own = patch.kind != PatchKind::Displacement && at == patch.at;
+        let is_own = match patch.kind {
+            PatchKind::Displacement => false,
+            // Its call, and what is before it, stay.
+            PatchKind::Call => self.is_original(patch, rip),
+            PatchKind::Window | PatchKind::Copy | PatchKind::Slot => at == patch.at,
+        };
         let is_between = || match self.patch(at) {
             Some(other) if other.kind == PatchKind::Slot => at == other.at,
             Some(other) => at > other.at && other.kind == PatchKind::Window,
@@ -153,7 +159,7 @@ fn compare(file: &[u8], plan: &Plan, rounds: u32) -> Result<Counts, String> {
     let patches = plan.patches.iter().filter(|patch| patch.kind != PatchKind::Slot);
     for patch in patches.filter(|patch| !reads_clock(patch)) {
         counts.windows += 1;
-        let start = base.wrapping_add(start_of(patch, &file_bytes(&original, base, patch)));
+        let start = base.wrapping_add(start_of(plan, patch, &file_bytes(&original, base, patch)));
         for _ in 0..rounds {
             let seed = random.next();
             let one = original.run(start, seed, STEPS, &|rip| places.is_original(patch, rip));
@@ -179,9 +185,11 @@ fn file_bytes(machine: &Machine, base: u64, patch: &Patch) -> [u8; 2] {
     machine.bytes(base.wrapping_add(patch.at).wrapping_sub(2))
 }
 
-/// The instruction that a patch begins with, or whose displacement it is.
-fn start_of(patch: &Patch, before: &[u8; 2]) -> u64 {
+/// The instruction that a patch begins with, or whose displacement it is; for a first call, the
+/// function's first one.
+fn start_of(plan: &Plan, patch: &Patch, before: &[u8; 2]) -> u64 {
     match (patch.kind, before) {
+        (PatchKind::Call, _) => plan.functions[patch.function as usize].start,
         (PatchKind::Displacement, [0x0f, 0x80..=0x8f]) => patch.at - 2,
         (PatchKind::Displacement, _) => patch.at - 1,
         _ => patch.at,
@@ -205,7 +213,7 @@ mod tests {
     use super::{compare, file};
 
     fn built(options: &[&str], sources: &[&str]) -> (Vec<u8>, everycall_rewrite::Plan) {
-        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/rewrite/tests/programs");
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/patching/rewrite/tests/programs");
         let name = format!("everycall-emulator-{}-{}", std::process::id(), options.concat());
         let output = std::env::temp_dir().join(name);
         let mut gcc = Command::new("gcc");

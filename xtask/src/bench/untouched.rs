@@ -1,16 +1,59 @@
 //! How many functions of this machine's programs and libraries could get hooks in place, and what
 //! these cost.
 
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
 
 use super::lab::Lab;
 use super::table::{Cell, Table, Target};
+use crate::step::workspace;
 
 /// Of the functions that compilers made, at least so many percent.
 const PROMISE: f64 = 98.5;
+
+/// Of their calls, at least so many percent.
+const CALLS: f64 = 97.0;
+/// Analysis, plan and check of a file of so many functions take at most so many seconds; in between,
+/// as much as a line between both.
+const SECONDS: [(f64, f64); 2] = [(5000.0, 0.3), (100_000.0, 5.0)];
+
+/// Runs whose calls are counted: the program, its arguments, and the file whose functions are meant.
+const COUNTED: [(&str, &[&str], &str); 6] = [
+    (
+        "/usr/bin/python3",
+        &[
+            "-c",
+            "import json, re\nfor i in range(60): json.loads(json.dumps({str(k): [k, str(k)] for k in range(99)})); \
+             sorted(re.findall('[0-9]+', str(list(range(300)))))",
+        ],
+        "/usr/bin/python3",
+    ),
+    (
+        "/usr/bin/sqlite3",
+        &[
+            ":memory:",
+            "create table t(a integer primary key, b text); \
+             with recursive c(x) as (select 1 union all select x + 1 from c where x < 3000) insert into t select x, 'row ' || x from c; \
+             create index i on t(b); select count(*), sum(a) from t where b like 'row 1%' group by a % 7 order by 2;",
+        ],
+        "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0",
+    ),
+    ("git", &["log", "--stat", "-20"], "git"),
+    (
+        "/usr/bin/perl",
+        &["-e", "my %h; $h{$_ % 97} .= $_ for 1 .. 9000; print join ',', sort map { length } values %h"],
+        "/usr/bin/perl",
+    ),
+    (
+        "/usr/bin/bash",
+        &["-c", "n=0; for i in {1..3000}; do n=$((n + i * 7)); s+=\"${n:0:2}\"; done; echo $n ${#s}"],
+        "/usr/bin/bash",
+    ),
+    ("/usr/bin/cmake", &["--help-full"], "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"),
+];
 
 /// Those that exist are analysed.
 const FILES: [&str; 24] = [
@@ -60,7 +103,8 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
             "exits",
             "patches",
             "s",
-            "most frequent obstacles",
+            "at most",
+            "obstacles",
         ],
     );
     table.note(
@@ -76,17 +120,118 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
             Err(why) => table.failure(&path.display().to_string(), &why),
         }
     }
-    Ok(vec![table, price(lab, is_quick)?])
+    Ok(vec![table, calls(lab, is_quick), price(lab, is_quick)?])
+}
+
+/// Which share of the calls of a run are of functions that could get hooks.
+fn calls(lab: &Lab, is_quick: bool) -> Table {
+    let mut table = Table::new(
+        "Calls of functions that could get hooks",
+        &["program", "file", "calls", "% with hooks", "promise", "most frequent without"],
+    );
+    table.note("Counted by callgrind, by address. A call is one that an instruction makes, or a jump into another function.");
+    for (program, arguments, file) in COUNTED.iter().take(if is_quick { 2 } else { usize::MAX }) {
+        let paths = [found(program), found(file)];
+        let [Some(program), Some(file)] = paths else { continue };
+        match calls_of(lab, &program, arguments, &file) {
+            Ok(cells) => table.row(cells),
+            Err(why) => table.failure(&program.display().to_string(), &why),
+        }
+    }
+    table
+}
+
+/// A file by its path, or by its name in `PATH`, without links.
+fn found(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    candidates.find_map(|path| path.canonicalize().ok())
+}
+
+fn calls_of(lab: &Lab, program: &Path, arguments: &[&str], file: &Path) -> Result<Vec<Cell>, String> {
+    let counts = lab.path("callgrind.out");
+    let mut run = lab.command("valgrind");
+    run.args(["-q", "--tool=callgrind", "--dump-instr=yes", "--compress-pos=no", "--compress-strings=no"])
+        .arg(format!("--callgrind-out-file={}", counts.display()))
+        .arg(program)
+        .args(arguments)
+        .current_dir(workspace());
+    lab.successful(&mut run)?;
+    let called = called(&std::fs::read_to_string(&counts).map_err(|error| error.to_string())?, file);
+    let without: HashMap<u64, String> = analysed(lab, file)?["without_hooks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|function| Some((function["address"].as_u64()?, function["why"].as_str()?.to_owned())))
+        .collect();
+    let all: u64 = called.values().sum();
+    let mut missing: Vec<(u64, u64, &str)> =
+        called.iter().filter_map(|(at, count)| Some((*count, *at, without.get(at)?.as_str()))).collect();
+    missing.sort_unstable_by(|one, other| other.cmp(one));
+    let share =
+        100.0 - 100.0 * missing.iter().map(|(count, ..)| *count as f64).sum::<f64>() / (all as f64).max(1.0);
+    let missing: Vec<String> =
+        missing.iter().take(3).map(|(count, at, why)| format!("{at:#x} {why} {count}")).collect();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(vec![
+        Cell::text(name(program)),
+        Cell::text(name(file)),
+        Cell::Number(all as f64, 0),
+        Cell::Number(share, 2),
+        Cell::Target(Target::Least(CALLS), share),
+        Cell::text(missing.join(", ")),
+    ])
+}
+
+/// How often each address of a file was called, from callgrind's output.
+fn called(text: &str, file: &Path) -> BTreeMap<u64, u64> {
+    let is_file = |name: &str| Path::new(name).canonicalize().is_ok_and(|path| path == file);
+    let mut names: HashMap<&str, bool> = HashMap::new();
+    let (mut own, mut called_file) = (false, None);
+    let mut counts = BTreeMap::new();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let mut is_its = |name| *names.entry(name).or_insert_with(|| is_file(name));
+        match key {
+            "ob" => own = is_its(value),
+            "cob" => called_file = Some(is_its(value)),
+            "calls" => {
+                let mut words = value.split(' ');
+                let count = words.next().and_then(|count| count.parse::<u64>().ok());
+                let at =
+                    words.next().and_then(|at| u64::from_str_radix(at.trim_start_matches("0x"), 16).ok());
+                if let (Some(count), Some(at)) = (count, at)
+                    && called_file.take().unwrap_or(own)
+                {
+                    *counts.entry(at).or_default() += count;
+                }
+            }
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// What `everycall functions --untouched` says of a file.
+fn analysed(lab: &Lab, path: &Path) -> Result<Value, String> {
+    let mut command = lab.command(lab.everycall());
+    command.args(["functions", "--untouched", "--format", "json"]).arg(path);
+    let text = lab.successful(&mut command)?;
+    let mut value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    Ok(value["files"][0].take())
+}
+
+/// Seconds that a file of so many functions may take.
+fn seconds_for(functions: f64) -> f64 {
+    let [(few, little), (many, much)] = SECONDS;
+    let seconds = little + (much - little) * ((functions - few) / (many - few)).max(0.0);
+    (100.0 * seconds).round() / 100.0
 }
 
 fn row(lab: &Lab, path: &Path) -> Result<Vec<Cell>, String> {
     let begin = Instant::now();
-    let mut command = lab.command(lab.everycall());
-    command.args(["functions", "--untouched", "--format", "json"]).arg(path);
-    let text = lab.successful(&mut command)?;
+    let file = analysed(lab, path)?;
     let seconds = begin.elapsed().as_secs_f64();
-    let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    let file = &value["files"][0];
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     let (functions, hooked) = (number(&file["functions"]), number(&file["hooked"]));
     let compiled = functions - number(&file["left_out"]["no_unwind"]);
@@ -99,8 +244,7 @@ fn row(lab: &Lab, path: &Path) -> Result<Vec<Cell>, String> {
         .filter(|(_, count)| *count > 0)
         .collect();
     obstacles.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let obstacles: Vec<String> =
-        obstacles.iter().take(3).map(|(name, count)| format!("{name} {count}")).collect();
+    let obstacles: Vec<String> = obstacles.iter().map(|(name, count)| format!("{name} {count}")).collect();
     Ok(vec![
         Cell::text(path.display().to_string()),
         Cell::Number(functions, 0),
@@ -110,7 +254,8 @@ fn row(lab: &Lab, path: &Path) -> Result<Vec<Cell>, String> {
         Cell::Target(Target::Least(PROMISE), share),
         Cell::Number(number(&file["exits"]), 0),
         Cell::Number(number(&file["patches"]), 0),
-        Cell::Number(seconds, 1),
+        Cell::Number(seconds, 2),
+        Cell::Target(Target::Most(seconds_for(functions)), seconds),
         Cell::text(obstacles.join(", ")),
     ])
 }
@@ -189,4 +334,25 @@ fn price(lab: &Lab, is_quick: bool) -> Result<Table, String> {
         table.row(vec![Cell::text(name), Cell::Number(call, 2), cost, ratio, promise]);
     }
     Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_by_address() {
+        let own = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap();
+        let text = format!(
+            "ob={0}\nfn=main\n0x10 3 1\ncfn=f\ncalls=5 0x40 7\n0x12 3 9\ncob=/other\ncfn=g\ncalls=8 0x40 0\n\
+             0x13 3 9\nob=/other\nfn=g\ncob={0}\ncalls=2 0x40 0\n0x50 0 1\ncalls=4 0x60 0\n",
+            own.display()
+        );
+        assert_eq!(called(&text, &own), BTreeMap::from([(0x40, 7)]));
+    }
+
+    #[test]
+    fn time_grows_with_functions() {
+        assert_eq!([100.0, 5000.0, 100_000.0].map(seconds_for), [0.3, 0.3, 5.0]);
+    }
 }

@@ -1,6 +1,6 @@
 //! The cheapest way to hook each entry and exit in place.
 
-use iced_x86::Instruction;
+use iced_x86::{Code, Instruction, Register};
 
 use crate::bitmap::Bitmap;
 use crate::code::{Kind, instruction_at, kind_of};
@@ -17,6 +17,10 @@ use crate::windows::{SLOT, Text, Window, entry_of};
 const SHORT_REACH: u64 = 127;
 /// A pun keeps so many bytes of its displacement at least, to be placed near enough.
 const PUN_LENGTH: u64 = 3;
+/// Bytes of pushes before a first call: with more of them, there is another way.
+const PUSHES: u64 = 4;
+/// Bytes of a displacement.
+const DISPLACEMENT: u64 = 4;
 
 /// How a window leads to its trampoline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,15 @@ pub(crate) enum Way {
     Pun(i64),
     /// By the displacement of its only instruction, a tail call.
     Retarget,
+    /// By the displacement of its last instruction, a call. The window stays as it is.
+    Call,
+}
+
+impl Way {
+    /// Whether the window's instructions run in the trampoline only.
+    fn is_replacing(self) -> bool {
+        !matches!(self, Way::Retarget | Way::Call)
+    }
 }
 
 /// Instructions that are replaced, and how.
@@ -83,6 +96,7 @@ pub(crate) fn choose(
     chooser.try_all(Chooser::sources);
     chooser.try_all(Chooser::evict);
     chooser.try_all(Chooser::pun);
+    chooser.try_all(Chooser::first_call);
     for open in std::mem::take(&mut chooser.open) {
         if let Some(choice) = chooser.choices.get_mut(open.unit)
             && !choice.is_copied
@@ -202,7 +216,7 @@ impl<'a> Chooser<'a> {
         let at = open.exit.map_or_else(|| entry_of(self.text.image, unit.start), |exit| exit.at);
         let detours = self.choices.get(open.unit).map_or(&[][..], |choice| &choice.detours);
         detours.iter().any(|detour| {
-            detour.way != Way::Retarget && detour.window.start <= at && at < detour.window.code_end
+            detour.way.is_replacing() && detour.window.start <= at && at < detour.window.code_end
         })
     }
 
@@ -283,7 +297,8 @@ impl<'a> Chooser<'a> {
         let instruction = instruction_at(self.text.image, before, exit.at);
         let continues = instruction.is_none_or(|instruction| kind_of(&instruction).falls_through());
         let is_replaced = own.iter().any(|detour| {
-            detour.way != Way::Retarget && detour.window.start <= before && detour.window.code_end == exit.at
+            let window = detour.window;
+            detour.way.is_replacing() && window.start <= before && window.code_end == exit.at
         });
         if is_dead || !continues || is_replaced {
             return true;
@@ -304,7 +319,7 @@ impl<'a> Chooser<'a> {
     ) -> bool {
         let (at, end) = (jump.ip(), jump.next_ip());
         let is_replaced = |detour: &Detour| {
-            detour.way != Way::Retarget && detour.window.start <= at && end <= detour.window.code_end
+            detour.way.is_replacing() && detour.window.start <= at && end <= detour.window.code_end
         };
         if own.iter().chain(&*found).any(is_replaced) {
             return true;
@@ -480,13 +495,45 @@ impl<'a> Chooser<'a> {
         self.text.lock(fixed.0, fixed.1);
         Some((Tactic::Pun, vec![Detour { window, way: Way::Pun(target) }]))
     }
+
+    /// An entry with nothing but pushes before its first call, which nothing else leads to.
+    fn first_call(&mut self, unit: &Unit<'_>, open: &Open) -> Option<(Tactic, Vec<Detour>)> {
+        if open.exit.is_some() {
+            return None;
+        }
+        let entry = entry_of(self.text.image, unit.start);
+        let (_, part_end) = unit.part_of(entry)?;
+        let mut at = entry;
+        let end = loop {
+            let instruction = instruction_at(self.text.image, at, part_end)?;
+            let next = instruction.next_ip();
+            let is_jumped_to = at > entry && self.text.flow.targets.get(at);
+            if is_jumped_to || self.text.flow.targets.any(at + 1, next) || self.text.locked.any(at, next) {
+                return None;
+            }
+            if instruction.code() == Code::Call_rel32_64 && instruction.len() as u64 == SLOT {
+                break next;
+            }
+            if !is_push(&instruction) || next - entry > PUSHES {
+                return None;
+            }
+            at = next;
+        };
+        let window = Window { start: entry, code_end: end, end };
+        let is_on_page = end <= page_end(end - DISPLACEMENT);
+        is_on_page.then(|| (Tactic::Call, vec![Detour { window, way: Way::Call }]))
+    }
+}
+
+/// Whether an instruction pushes a register of 64 bits that isn't the stack pointer.
+fn is_push(instruction: &Instruction) -> bool {
+    instruction.code() == Code::Push_r64 && instruction.op0_register() != Register::RSP
 }
 
 /// `jmp` or `jcc` with a displacement of 32 bits, which are its last bytes, and on one page.
 fn has_displacement(instruction: &Instruction) -> bool {
-    const LENGTH: u64 = 4;
     let end = instruction.next_ip();
-    let is_on_page = end.checked_sub(LENGTH).is_some_and(|start| end <= page_end(start));
+    let is_on_page = end.checked_sub(DISPLACEMENT).is_some_and(|start| end <= page_end(start));
     (instruction.is_jmp_near() || instruction.is_jcc_near()) && is_on_page
 }
 

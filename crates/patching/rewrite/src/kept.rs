@@ -14,8 +14,8 @@ use crate::unwind::UnwindState;
 
 const FILE_KINDS: [FileKind; 3] = [FileKind::Pie, FileKind::Library, FileKind::Fixed];
 const HOOK_KINDS: [HookKind; 3] = [HookKind::Entry, HookKind::Exit, HookKind::TailExit];
-const PATCH_KINDS: [PatchKind; 4] =
-    [PatchKind::Window, PatchKind::Copy, PatchKind::Slot, PatchKind::Displacement];
+const PATCH_KINDS: [PatchKind; 5] =
+    [PatchKind::Window, PatchKind::Copy, PatchKind::Slot, PatchKind::Displacement, PatchKind::Call];
 
 /// A hash of this crate's sources.
 const PLANNER: u64 = match u64::from_str_radix(env!("EVERYCALL_PLANNER_SOURCES"), 10) {

@@ -22,4 +22,6 @@ pub enum PatchKind {
     Slot,
     /// The last four bytes of a jump: its displacement.
     Displacement,
+    /// The last four bytes of a function's first call: its displacement.
+    Call,
 }

@@ -34,7 +34,7 @@ fn fields(patch: &Patch) -> impl Iterator<Item = usize> + use<> {
         (is_whole && patch.new.get(at) == Some(&JUMP)).then_some(at + 1)
     };
     let found = match patch.kind {
-        PatchKind::Displacement => [Some(0), None],
+        PatchKind::Displacement | PatchKind::Call => [Some(0), None],
         PatchKind::Copy | PatchKind::Slot => [jump_at(0), None],
         // In what was evicted, a second one is what another window's short jump leads to.
         PatchKind::Window => {

@@ -19,12 +19,23 @@ pub enum Tactic {
     Evict,
     /// A jump whose displacement ends with bytes of the next instruction.
     Pun,
+    /// The first call, before which there are only pushes, goes by way of a trampoline, which calls
+    /// the hook with the stack as it was at the entry, and then makes it what it was.
+    Call,
 }
 
 impl Tactic {
     /// All.
-    pub const ALL: [Self; 7] =
-        [Self::Retarget, Self::Displace, Self::Padding, Self::Short, Self::Copy, Self::Evict, Self::Pun];
+    pub const ALL: [Self; 8] = [
+        Self::Retarget,
+        Self::Displace,
+        Self::Padding,
+        Self::Short,
+        Self::Copy,
+        Self::Evict,
+        Self::Pun,
+        Self::Call,
+    ];
 
     /// The word in JSON.
     pub fn name(self) -> &'static str {
@@ -36,6 +47,7 @@ impl Tactic {
             Self::Copy => "copy",
             Self::Evict => "evict",
             Self::Pun => "pun",
+            Self::Call => "call",
         }
     }
 }
@@ -50,6 +62,7 @@ impl fmt::Display for Tactic {
             Self::Copy => "as a copy of all of the function, which calls nothing",
             Self::Evict => "by way of other code nearby, which makes place",
             Self::Pun => "by jumps whose displacement ends with the next instruction",
+            Self::Call => "by way of their first call",
         })
     }
 }

@@ -13,11 +13,14 @@ use crate::flow::{Exit, ExitKind, Unit};
 use crate::image::Image;
 use crate::kinds::{HookKind, PatchKind};
 use crate::unwind::Unwind;
-use crate::windows::entry_of;
+use crate::windows::{Window, entry_of};
 
 const CALL: u8 = 0xe8;
 const JUMP: u8 = 0xe9;
 const SHORT_JUMP: u8 = 0xeb;
+const CALL_LENGTH: u8 = 5;
+/// Of a push of one of the upper eight registers.
+const PREFIX: u8 = 0x41;
 /// Fills what isn't run any more.
 const INT3: u8 = 0xcc;
 
@@ -115,19 +118,20 @@ impl<'a> Emitter<'a> {
             let (to, moves) = (self.here(), self.out.moves.len());
             match detour.way {
                 Way::Retarget => self.retarget(block, unit, detour),
+                Way::Call => self.first_call(block, detour),
                 _ if choice.is_copied => self.block(block, unit, &copied(unit, entry)),
                 _ => self.block(block, unit, &[(detour.window.start, detour.window.code_end)]),
             }
             let window = detour.window;
             let patched = |at: u64| at > window.start && at < window.end;
-            let is_retarget = detour.way == Way::Retarget;
+            let is_kept = matches!(detour.way, Way::Retarget | Way::Call);
             // All of a copied function moves: its own code isn't run any more.
             let new = self.out.moves.split_off(moves);
             let is_moved = |at: u64| patched(at) || choice.is_copied && at != entry;
             let is_return = |at: u64| choice.returns.contains(&at);
             self.out
                 .moves
-                .extend(new.into_iter().filter(|&(at, _)| !is_retarget && is_moved(at) || is_return(at)));
+                .extend(new.into_iter().filter(|&(at, _)| !is_kept && is_moved(at) || is_return(at)));
             self.patch(index, detour, to, choice.is_copied);
         }
         // No symbol may tell to which function another part belongs.
@@ -191,6 +195,38 @@ impl<'a> Emitter<'a> {
         if unit.exit_at(at).is_some() {
             self.hook(block.index, HookKind::TailExit, at);
         }
+        self.jump(&mut block, To::Module(instruction.near_branch_target()));
+    }
+
+    /// A function's first call, before which there are only pushes: it leads here. The hook sees the
+    /// stack as it is at the entry; then it becomes what it was, with the address behind the call.
+    fn first_call(&mut self, mut block: Block<'_>, detour: &Detour) {
+        let Window { start, end, .. } = detour.window;
+        let bytes = self.image.bytes(start, end);
+        let call = end - u64::from(CALL_LENGTH);
+        let Some(instruction) = crate::code::instruction_at(self.image, call, end) else { return };
+        let pushes = bytes.get(..(call - start) as usize).unwrap_or_default();
+        // Each is of one byte, or has a prefix.
+        let count = pushes.iter().filter(|byte| **byte != PREFIX).count() as u8;
+        self.row(start);
+        // lea 8 * (pushes + 1)(%rsp), %rsp
+        self.out.code.extend([0x48, 0x8d, 0x64, 0x24, 8 * (count + 1)]);
+        self.hook(block.index, HookKind::Entry, start);
+        let mut at = start;
+        for push in pushes.split_inclusive(|byte| *byte != PREFIX) {
+            self.row(at);
+            self.out.code.extend(push);
+            at += push.len() as u64;
+        }
+        self.row(call);
+        // push %rax; lea end(%rip), %rax; xchg %rax, (%rsp)
+        self.out.code.push(0x50);
+        self.out.rows.push((self.here(), None));
+        self.out.code.extend([0x48, 0x8d, 0x05]);
+        self.displacement(&mut block, To::Module(end));
+        self.out.code.extend([0x48, 0x87, 0x04, 0x24]);
+        // As at any function's entry.
+        self.row(start);
         self.jump(&mut block, To::Module(instruction.near_branch_target()));
     }
 
@@ -343,6 +379,7 @@ impl<'a> Emitter<'a> {
                 patch(window.start, kind, bytes, vec![(1, to)]);
             }
             Way::Retarget => patch(window.end - 4, PatchKind::Displacement, vec![0; 4], vec![(0, to)]),
+            Way::Call => patch(window.end - 4, PatchKind::Call, vec![0; 4], vec![(0, to)]),
             Way::Slot(slot) => {
                 let mut bytes = vec![INT3; length];
                 let displacement = slot.wrapping_sub(window.start + 2) as u8;

@@ -233,6 +233,7 @@ fn each_tactic_works() {
         ("returns", Tactic::Displace),
         ("neighboured", Tactic::Evict),
         ("neighbour", Tactic::Displace),
+        ("called", Tactic::Call),
     ] {
         assert_eq!(tactic(name), wanted, "{name}");
         let entries = entries(&counts, name);

@@ -35,6 +35,28 @@ fn call(plan: &Plan, kind: HookKind) -> usize {
     (call.at - plan.hooks.reserved) as usize
 }
 
+/// The trampoline of a first call is as it must be, byte by byte.
+#[test]
+fn a_first_call_goes_where_it_went() {
+    let assembler = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/tactics.s");
+    let options = ["-O1", "-mno-red-zone", assembler.to_str().expect("a path")];
+    let (file, plan) = planned_for(&options, "tactics.c");
+    check(&file, &plan).expect("the plan as it is");
+    let call = patch(&plan, PatchKind::Call, 4);
+    let is_its = |hook: &&everycall_rewrite::HookCall| {
+        hook.function == plan.patches[call].function && hook.kind == HookKind::Entry
+    };
+    // Behind an instruction of five bytes, and before 18 of others.
+    let hook = plan.calls.iter().find(is_its).expect("its hook").at - plan.hooks.reserved;
+    let trampoline = hook as usize - 5..hook as usize + 5 + 18;
+    for (at, in_patch) in trampoline.map(|at| (at, false)).chain((0..4).map(|at| (at, true))) {
+        let mut broken = plan.clone();
+        let bytes = if in_patch { &mut *broken.patches[call].new } else { &mut broken.code };
+        bytes[at] ^= 1;
+        assert!(check(&file, &broken).is_err(), "{at} {in_patch}");
+    }
+}
+
 #[test]
 fn each_rule_is_kept() {
     let (file, plan) = planned(&["-O2"]);

@@ -187,7 +187,7 @@ impl<'a> Checker<'a> {
                 let is_slot = match other.kind {
                     PatchKind::Slot => offset == 0,
                     PatchKind::Window => offset == 5,
-                    PatchKind::Copy | PatchKind::Displacement => false,
+                    PatchKind::Copy | PatchKind::Displacement | PatchKind::Call => false,
                 };
                 self.jump(other.new.get(offset..).filter(|_| is_slot)?, slot)?
             }
@@ -216,6 +216,7 @@ impl<'a> Checker<'a> {
                 ensure(is_jump.is_some() && is_padding, Rule::NewBytes, patch.at, "isn't a jump in padding")
             }
             PatchKind::Displacement => self.displacement(patch, entry, found),
+            PatchKind::Call => self.first_call(patch, entry, found),
         }
     }
 
@@ -259,6 +260,18 @@ impl<'a> Checker<'a> {
         let target = end.wrapping_add_signed(i32::from_le_bytes(bytes).into());
         let place = self.replay.place(target).ok_or_else(|| wrong("leads to no trampoline"))?;
         self.replay.tail_call(found, at, place, patch.function, entry)
+    }
+
+    fn first_call(&self, patch: &Patch, entry: u64, found: &mut Found) -> Result<(), Violation> {
+        let wrong = |what: &str| Violation::new(Rule::NewBytes, patch.at, what);
+        let bytes: [u8; 4] = (*patch.new).try_into().map_err(|_| wrong("isn't a displacement"))?;
+        let call = patch.at - 1;
+        if entry > call || !self.known.within(entry + 1, patch.at).is_empty() {
+            return Err(Violation::new(Rule::Targets, patch.at, "is jumped to, and a function's first call"));
+        }
+        let target = (patch.at + 4).wrapping_add_signed(i32::from_le_bytes(bytes).into());
+        let place = self.replay.place(target).ok_or_else(|| wrong("leads to no trampoline"))?;
+        self.replay.first_call(found, call, place, patch.function, entry)
     }
 
     fn complete(&self) -> Result<(), Violation> {

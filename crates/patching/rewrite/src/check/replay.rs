@@ -192,6 +192,58 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// A function's first call, whose displacement leads to its trampoline, and the pushes before it:
+    /// the stack as at the entry; the hook; pushes; the address behind the call; the jump.
+    pub(super) fn first_call(
+        &self,
+        found: &mut Found,
+        at: u64,
+        place: u32,
+        function: u32,
+        entry: u64,
+    ) -> Result<(), Violation> {
+        let wrong = |what: &str| Violation::new(Rule::Trampoline, at, what);
+        let pushes = self.file.bytes(entry, (at - entry) as usize);
+        let mut depth = 8;
+        let mut rest = pushes;
+        loop {
+            rest = match rest {
+                [] => break,
+                [0x50..=0x53 | 0x55..=0x57, rest @ ..] | [0x41, 0x50..=0x57, rest @ ..] => rest,
+                _ => return Err(wrong("isn't a first call")),
+            };
+            depth += 8;
+        }
+        let old = self.decoder.decode(self.file.bytes(at, 5), at).filter(|decoded| decoded.length == 5);
+        let Some(Next::Call(Some(target))) = old.map(|decoded| decoded.next) else {
+            return Err(wrong("isn't a call"));
+        };
+        let has = |place: u32, bytes: &[u8]| self.code(place).starts_with(bytes);
+        let is_entry_level = has(place, &[0x48, 0x8d, 0x64, 0x24, depth]);
+        let hook = match self.step(place + 5) {
+            Some(Step::Hook(call)) if call.function == function && call.kind == HookKind::Entry => call.at,
+            _ => return Err(wrong("has no hook")),
+        };
+        let is_pushed = has(place + 10, &[pushes, &[0x50]].concat());
+        let step = |place: u32| match self.step(place) {
+            Some(Step::Code(decoded, _)) => Some(decoded),
+            _ => None,
+        };
+        let address_at = place + 11 + pushes.len() as u32;
+        let address = step(address_at).filter(|code| code.length == 7 && code.is_lea);
+        let is_back = address.is_some_and(|code| code.relative == Some(at + 5))
+            && has(address_at, &[0x48, 0x8d, 0x05])
+            && has(address_at + 7, &[0x48, 0x87, 0x04, 0x24]);
+        let goes_on = step(address_at + 11).is_some_and(|code| code.next == Next::Jump(target));
+        if !(is_entry_level && is_pushed && is_back && goes_on) {
+            return Err(wrong("leads to another trampoline"));
+        }
+        found.reached.push(hook);
+        found.moved.push(entry);
+        found.entered.insert(entry);
+        Ok(())
+    }
+
     fn follow(
         &self,
         found: &mut Found,

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #define EACH(do) do(displaced) do(relative) do(counted) do(retargeted) do(padded) do(shortened) do(copied) do(evicted) do(punned) do(small) \
-    do(returns) do(neighboured) do(neighbour)
+    do(returns) do(neighboured) do(neighbour) do(called)
 #define DECLARE(name) unsigned name(unsigned long);
 EACH(DECLARE)
 

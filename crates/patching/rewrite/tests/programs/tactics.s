@@ -153,6 +153,17 @@
 	.long helper - . - 4
 	end neighbour
 
+	# Nothing but pushes before the first call.
+	function called
+	push %rbx
+	call displaced
+	mov %eax, %ebx
+	lea 3(%rbx,%rbx), %eax
+	pop %rbx
+	.byte 0xe9 # jmp displaced
+	.long displaced - . - 4
+	end called
+
 	.data
 value:	.long 1234
 	.section .note.GNU-stack, "", @progbits

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use everycall_io::say;
 use everycall_io::terminal::Escapes;
 use everycall_plans::Binary;
-use everycall_rewrite::{Coverage, FileKind, HookLayout, Refusal, Tactic};
+use everycall_rewrite::{Coverage, FileKind, HookLayout, LeftOut, Refusal, Tactic};
 use everycall_units::{Count, Several};
 use serde_json::{Map, Value, json};
 
@@ -57,6 +57,7 @@ struct Found {
     build_id: String,
     patches: usize,
     trampolines: usize,
+    without: Vec<LeftOut>,
 }
 
 impl Found {
@@ -72,6 +73,7 @@ impl Found {
             build_id: hexadecimal(analysis.build_id()),
             patches: plan.patches.len(),
             trampolines: plan.code.len(),
+            without: plan.left_out,
         })
     }
 
@@ -99,8 +101,17 @@ impl Found {
             "parts_without_function": coverage.lost_parts,
             "patches": self.patches,
             "trampoline_bytes": self.trampolines,
+            "without_hooks": self.without.iter().map(of_left_out).collect::<Vec<_>>(),
         })
     }
+}
+
+fn of_left_out(function: &LeftOut) -> Value {
+    json!({
+        "address": function.start,
+        "linkage_name": function.name,
+        "why": function.refusal.name(),
+    })
 }
 
 fn text(of: &str, coverage: &Coverage) -> String {
