@@ -37,6 +37,8 @@ const TEXT_MAX: usize = 4096;
 const RECORDS_MAX: u32 = 1 << 24;
 /// Most places whose code hasn't been loaded yet.
 const PENDING_MAX: usize = 1 << 12;
+/// Most places of code that are kept.
+const IMAGES_MAX: usize = 1 << 20;
 
 mod kind {
     pub const LOAD: u32 = 0;
@@ -86,6 +88,45 @@ impl From<io::Error> for Error {
     }
 }
 
+/// Code whose bytes a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its first address.
+    pub start: u64,
+    /// Bytes; the file may end before the last one.
+    pub size: u64,
+    /// From when on it was there, in ticks.
+    pub loaded: u64,
+    /// Where its bytes lie in the file.
+    pub at: u64,
+}
+
+/// Code in the order in which it was loaded, and the place of what was at an address last.
+#[derive(Debug, Default)]
+struct Images {
+    list: Vec<Image>,
+    places: HashMap<u64, u64>,
+}
+
+impl Images {
+    fn add(&mut self, image: Image) {
+        if self.list.len() < IMAGES_MAX {
+            self.places.insert(image.start, image.at);
+            self.list.push(image);
+        }
+    }
+}
+
+/// The clock of a file's times, and when it was opened by that.
+///
+/// # Errors
+///
+/// [`Error`].
+pub fn opened(mut input: impl Read) -> Result<(Clock, u64), Error> {
+    let header = header(&mut input)?;
+    Ok((clock_of(&header), u64_at(&header, 24)))
+}
+
 /// Adds the records of a file, up to where it is truncated. `ticks` converts times.
 ///
 /// # Errors
@@ -96,37 +137,93 @@ pub fn read(
     table: &mut Table,
     ticks: &dyn Fn(Clock, u64) -> u64,
 ) -> Result<(), Error> {
-    let mut input = BufReader::new(input);
-    let header: [u8; HEADER_SIZE] = take(&mut input)?.ok_or(Error::NoJitdump)?;
+    records(input, table, ticks, None)
+}
+
+/// Adds the records of a file as [`read`] does, and returns where it has the code's bytes: at most
+/// a million places, in the order in which the code was loaded.
+///
+/// # Errors
+///
+/// [`Error`]; what was read before is in the table.
+pub fn read_with_images(
+    input: impl Read + Seek,
+    table: &mut Table,
+    ticks: &dyn Fn(Clock, u64) -> u64,
+) -> Result<Vec<Image>, Error> {
+    let mut images = Images::default();
+    records(input, table, ticks, Some(&mut images))?;
+    Ok(images.list)
+}
+
+fn header(input: &mut impl Read) -> Result<[u8; HEADER_SIZE], Error> {
+    let header: [u8; HEADER_SIZE] = take(input)?.ok_or(Error::NoJitdump)?;
     match u32_at(&header, 0) {
         MAGIC => {}
         other if other == MAGIC.swap_bytes() => return Err(Error::ByteOrder),
         _ => return Err(Error::NoJitdump),
     }
-    if u32_at(&header, 4) != 1 {
-        return Err(Error::Version(u32_at(&header, 4)));
+    match u32_at(&header, 4) {
+        1 => Ok(header),
+        other => Err(Error::Version(other)),
     }
-    let clock = if u64_at(&header, 32) & 1 != 0 { Clock::Ticks } else { Clock::Monotonic };
+}
+
+fn clock_of(header: &[u8; HEADER_SIZE]) -> Clock {
+    if u64_at(header, 32) & 1 != 0 { Clock::Ticks } else { Clock::Monotonic }
+}
+
+fn records(
+    input: impl Read + Seek,
+    table: &mut Table,
+    ticks: &dyn Fn(Clock, u64) -> u64,
+    mut images: Option<&mut Images>,
+) -> Result<(), Error> {
+    let mut input = BufReader::new(input);
+    let header = header(&mut input)?;
+    let clock = clock_of(&header);
     let more = i64::from(u32_at(&header, 8)) - HEADER_SIZE as i64;
     input.seek_relative(more.max(0))?;
+    let mut place = HEADER_SIZE as u64 + more.max(0).unsigned_abs();
     let mut pending = HashMap::new();
     for _ in 0..RECORDS_MAX {
         let Some(record) = take::<16>(&mut input)? else { return Ok(()) };
-        let Some(size) = u32_at(&record, 4).checked_sub(RECORD_SIZE) else {
+        let Some(size_of_body) = u32_at(&record, 4).checked_sub(RECORD_SIZE) else {
             // The rest can't be parsed.
             table.lost += 1;
             return Ok(());
         };
         let at = ticks(clock, u64_at(&record, 8));
-        let mut body = input.by_ref().take(u64::from(size));
+        let mut body = input.by_ref().take(u64::from(size_of_body));
         let is_whole = match u32_at(&record, 0) {
-            kind::LOAD => load(&mut body, at, &mut pending, table)?,
-            kind::MOVE => relocate(&mut body, at, table)?,
+            kind::LOAD => match load(&mut body, at, &mut pending, table)? {
+                Some((start, size)) => {
+                    if let Some(images) = &mut images {
+                        let head = u64::from(RECORD_SIZE) + u64::from(size_of_body) - body.limit();
+                        let size = size.min(body.limit());
+                        images.add(Image { start, size, loaded: at, at: place + head });
+                    }
+                    true
+                }
+                None => false,
+            },
+            kind::MOVE => match relocate(&mut body, at, table)? {
+                Some((from, start, size)) => {
+                    if let Some(images) = &mut images
+                        && let Some(place) = images.places.get(&from).copied()
+                    {
+                        images.add(Image { start, size, loaded: at, at: place });
+                    }
+                    true
+                }
+                None => false,
+            },
             kind::LINES => lines(&mut body, &mut pending)?,
             kind::CLOSE => return Ok(()),
             _ => true,
         };
         table.lost += u64::from(!is_whole);
+        place += u64::from(RECORD_SIZE) + u64::from(size_of_body);
         let rest = i64::try_from(body.limit()).unwrap_or(i64::MAX);
         input.seek_relative(rest)?;
     }
@@ -137,19 +234,27 @@ pub fn read(
 /// Files and lines of code that is loaded next, by its address.
 type Pending = HashMap<u64, (Vec<u8>, u32)>;
 
-fn load(body: &mut impl Read, at: u64, pending: &mut Pending, table: &mut Table) -> io::Result<bool> {
-    let Some(head) = take::<LOAD_SIZE>(body)? else { return Ok(false) };
-    let start = u64_at(&head, 16);
-    let Some(name) = text(body)? else { return Ok(false) };
+/// Returns the code's first address and its size; `None` if the record is cut.
+fn load(
+    body: &mut impl Read,
+    at: u64,
+    pending: &mut Pending,
+    table: &mut Table,
+) -> io::Result<Option<(u64, u64)>> {
+    let Some(head) = take::<LOAD_SIZE>(body)? else { return Ok(None) };
+    let (start, size) = (u64_at(&head, 16), u64_at(&head, 24));
+    let Some(name) = text(body)? else { return Ok(None) };
     let (file, line) = pending.remove(&start).unwrap_or_default();
-    table.load(Code { start, size: u64_at(&head, 24), loaded: at, name, file, line, ..Code::default() });
-    Ok(true)
+    table.load(Code { start, size, loaded: at, name, file, line, ..Code::default() });
+    Ok(Some((start, size)))
 }
 
-fn relocate(body: &mut impl Read, at: u64, table: &mut Table) -> io::Result<bool> {
-    let Some(head) = take::<MOVE_SIZE>(body)? else { return Ok(false) };
-    table.relocate(u64_at(&head, 16), u64_at(&head, 24), u64_at(&head, 32), at);
-    Ok(true)
+/// Returns the old first address, the new one, and the size; `None` if the record is cut.
+fn relocate(body: &mut impl Read, at: u64, table: &mut Table) -> io::Result<Option<(u64, u64, u64)>> {
+    let Some(head) = take::<MOVE_SIZE>(body)? else { return Ok(None) };
+    let (from, to, size) = (u64_at(&head, 16), u64_at(&head, 24), u64_at(&head, 32));
+    table.relocate(from, to, size, at);
+    Ok(Some((from, to, size)))
 }
 
 /// Keeps the first line, which is the function's own.
@@ -281,6 +386,21 @@ mod tests {
             (b"other", 0x1000, 80, FOREVER, b"", 0),
         ];
         assert_eq!((shown, lost), (expected.into(), 0));
+    }
+
+    #[test]
+    fn code_has_its_bytes() {
+        let sample = sample();
+        let mut table = Table::default();
+        let images = read_with_images(Cursor::new(&sample), &mut table, &|_, time| time).unwrap();
+        let shown: Vec<_> = images.iter().map(|image| (image.start, image.size, image.loaded)).collect();
+        assert_eq!(shown, [(0x1000, 16, 10), (0x2000, 16, 20), (0x3000, 16, 30), (0x1000, 16, 40)]);
+        for image in &images {
+            let at = image.at as usize;
+            assert_eq!((&sample[at - 1..at], &sample[at..at + 16]), (&[0][..], &[0xc3; 16][..]));
+        }
+        assert_eq!(images[2].at, images[0].at);
+        assert_eq!(opened(&sample[..]).unwrap(), (Clock::Monotonic, 5));
     }
 
     #[test]

@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let source = PathBuf::from(std::env::args_os().nth(1).ok_or("name a file or folder to import")?);
     let format = detect(&source)?;
     let binary = binary_of_log(&source).map(|found| found.0);
-    let options = ImportOptions { binary, name: source.display().to_string() };
+    let options = ImportOptions { binary, name: source.display().to_string(), ..ImportOptions::default() };
     let begin = Instant::now();
     let summary = import(&source, format, &options, std::io::sink(), "speed")?;
     let seconds = begin.elapsed().as_secs_f64();

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Seek};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 /// Bytes that are read from a file at once.
 pub(crate) const BUFFER: usize = 256 << 10;
@@ -13,6 +14,10 @@ pub struct ImportOptions {
     pub binary: Option<PathBuf>,
     /// The source's name in the trace: its path.
     pub name: String,
+    /// Where other files of the recording may lie; [`crate::import`] says the source's folder.
+    pub folder: Option<PathBuf>,
+    /// When the source was written; [`crate::import`] says it.
+    pub written: Option<SystemTime>,
 }
 
 /// Bytes that can be read from anywhere in them.

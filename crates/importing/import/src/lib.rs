@@ -81,8 +81,12 @@ pub fn import(
         return import_folder(&DiskFolder::new(path), options, output, tool_version);
     }
     let file = everycall_io::infile::open(path).map_err(|error| ImportError::Unreadable(None, error))?;
+    let mut options = options.clone();
+    options.written = file.metadata().and_then(|data| data.modified()).ok();
+    // The parent of a bare name is empty: the current folder.
+    options.folder = path.parent().map(Path::to_owned);
     let input = BufReader::with_capacity(BUFFER, file);
-    import_bytes(input, format, options, output, tool_version)
+    import_bytes(input, format, &options, output, tool_version)
 }
 
 /// Imports bytes of this format into a trace file, as [`import`] does.
@@ -104,7 +108,7 @@ pub fn import_bytes(
         Format::Device => device::read(&mut input, &mut out)?,
         Format::Funtrace => funtrace::read(&mut input, &mut out)?,
         Format::Perf => perf::read(&mut input, &mut out)?,
-        Format::PerfData => pt::read(&mut input, &mut out)?,
+        Format::PerfData => pt::read(&mut input, options, &mut out)?,
         Format::XrayBasic | Format::XrayFdr => xray::read(&mut input, options, &mut out)?,
         Format::Uftrace => return Err(ImportError::Unknown(Some("a file, where uftrace has a folder"))),
     }

@@ -15,7 +15,10 @@ use everycall_format::event::{
 use everycall_format::frame;
 use everycall_format::hub::origin;
 use everycall_format::{Wire, label};
-use everycall_tracefile::{ChunkWriter, Place, Runs, Summary, array, module_image, module_table, texts};
+use everycall_jit::Code as Generated;
+use everycall_tracefile::{
+    ChunkWriter, Place, Runs, Summary, array, module_image, module_table, texts, write_code_names,
+};
 
 use crate::image::{Symbol, image};
 
@@ -78,6 +81,7 @@ struct Process {
     facts: ProcessFacts,
     modules: Vec<(ModuleEntry, Vec<u8>)>,
     images: Vec<(u32, Vec<u8>)>,
+    codes: (Vec<Generated>, u64),
     threads: u32,
     reach: Option<(u64, u64)>,
 }
@@ -161,7 +165,14 @@ impl<W: Write> Output<W> {
     /// Adds a process.
     pub fn process(&mut self, facts: ProcessFacts) -> io::Result<ProcessId> {
         let id = ProcessId(self.processes.len() as u32);
-        let process = Process { facts, modules: Vec::new(), images: Vec::new(), threads: 0, reach: None };
+        let process = Process {
+            facts,
+            modules: Vec::new(),
+            images: Vec::new(),
+            codes: (Vec::new(), 0),
+            threads: 0,
+            reach: None,
+        };
         self.processes.push(process);
         self.write_process(id, image_end::RUNNING)?;
         self.write_snapshot(id, 0, 0)?;
@@ -241,6 +252,13 @@ impl<W: Write> Output<W> {
         }
         process.modules.push((entry, facts.path));
         Some(Code(code_start))
+    }
+
+    /// The names of code that a process generated, and how many more there were.
+    pub fn code_names(&mut self, process: ProcessId, codes: Vec<Generated>, lost: u64) {
+        if let Some(process) = self.processes.get_mut(process.0 as usize) {
+            process.codes = (codes, lost);
+        }
     }
 
     /// Adds a table of functions that only have names, of the module with this path.
@@ -599,7 +617,10 @@ impl<W: Write> Output<W> {
             let [record, packed] = module_image(module, &bytes)?;
             self.file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])?;
         }
-        Ok(())
+        match self.processes.get(id.0 as usize).map(|process| &process.codes) {
+            Some((codes, lost)) if !codes.is_empty() => write_code_names(&mut self.file, codes, *lost),
+            _ => Ok(()),
+        }
     }
 }
 

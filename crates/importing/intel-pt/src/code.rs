@@ -62,6 +62,18 @@ pub struct Block {
 }
 
 impl Block {
+    /// Code of which not even the address is known.
+    pub(crate) const NOWHERE: Block = Block {
+        start: 0,
+        last: 0,
+        next: 0,
+        target: 0,
+        function: 1,
+        kind: Kind::Missing,
+        taken: UNLINKED,
+        behind: UNLINKED,
+    };
+
     /// Whether its first address is a function's.
     #[must_use]
     pub fn begins_function(&self) -> bool {
@@ -83,6 +95,30 @@ impl Code {
     pub fn clear(&mut self) {
         self.blocks.clear();
         self.by_address.clear();
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Forgets the blocks that have code within these addresses: it was replaced.
+    pub fn forget(&mut self, start: u64, end: u64) {
+        // A block that can't be linked to any more may stay where it is.
+        let overlaps =
+            |block: &Block| block.start < end && start < block.next.max(block.start.saturating_add(1));
+        let before = self.by_address.len();
+        let blocks = &self.blocks;
+        self.by_address.retain(|_, index| !blocks.get(*index as usize).is_some_and(overlaps));
+        if self.by_address.len() == before {
+            return;
+        }
+        let is_gone: Vec<bool> = self.blocks.iter().map(overlaps).collect();
+        let is_gone = |index: u32| is_gone.get(index as usize).is_some_and(|is_gone| *is_gone);
+        for block in &mut self.blocks {
+            if is_gone(block.taken) {
+                block.taken = UNLINKED;
+            }
+            if is_gone(block.behind) {
+                block.behind = UNLINKED;
+            }
+        }
         self.generation = self.generation.wrapping_add(1);
     }
 

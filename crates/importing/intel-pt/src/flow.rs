@@ -81,6 +81,9 @@ pub struct Flow {
     returns: [u64; RETURNS],
     returns_end: usize,
     returns_count: usize,
+    /// Since the last synchronization point, the program was in code that isn't known. Its calls
+    /// aren't among the last ones, and a CPU compresses returns to behind them nevertheless.
+    has_unseen: bool,
     before: Before,
     in_psb: bool,
     /// Conditional and indirect branches so far.
@@ -107,6 +110,7 @@ impl Flow {
             returns: [0; RETURNS],
             returns_end: 0,
             returns_count: 0,
+            has_unseen: false,
             before: Before::Nothing,
             in_psb: false,
             branches: 0,
@@ -165,6 +169,7 @@ impl Flow {
                 self.last_ip = 0;
                 // CPUs compress no return whose call was before this.
                 self.returns_count = 0;
+                self.has_unseen = false;
                 self.before = Before::Nothing;
             }
             Packet::PsbEnd => {
@@ -233,6 +238,7 @@ impl Flow {
             let block = *block;
             if block.kind == Kind::Missing {
                 self.state = State::Outside;
+                self.has_unseen = true;
                 sink.missing(self.clock.now(), address);
             } else {
                 sink.enter(self.clock.now(), &block);
@@ -292,6 +298,7 @@ impl Flow {
         if block.kind == Kind::Missing {
             sink.missing(self.clock.now(), block.start);
             self.forget(State::Outside);
+            self.has_unseen = true;
             return None;
         }
         Some(to)
@@ -354,7 +361,11 @@ impl Flow {
                 }
                 Kind::Return => {
                     let from = *block;
-                    if self.bits >> 63 == 0 || self.returns_count == 0 {
+                    let is_compressed = self.bits >> 63 != 0;
+                    if is_compressed && self.returns_count == 0 && self.has_unseen {
+                        return self.vanish(&from, sink);
+                    }
+                    if !is_compressed || self.returns_count == 0 {
                         // Not a compressed one, and no TIP packet is deferred behind a TNT packet
                         // that has no place.
                         self.go(index, code);
@@ -389,6 +400,14 @@ impl Flow {
             index = next;
         }
         self.go(index, code);
+    }
+
+    /// A return to code that isn't known, at a place that isn't either.
+    fn vanish<S: Sink>(&mut self, from: &Block, sink: &mut S) {
+        let now = self.clock.now();
+        sink.ret(now, from, &Block::NOWHERE);
+        sink.missing(now, from.last);
+        self.forget(State::Outside);
     }
 
     #[inline]

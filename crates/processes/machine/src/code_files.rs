@@ -250,37 +250,50 @@ impl ProcessFiles {
     /// Opens a file that may be someone else's trap. `None` if there is none; `Err` says what is
     /// wrong with it.
     fn open(&self, folder: Option<&OwnedFd>, path: &Path) -> Result<Option<File>, String> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = match folder {
-            Some(folder) => openat(folder, path, flags, Mode::empty()),
-            None => openat(CWD, path, flags, Mode::empty()),
-        };
-        let file = match opened {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(Errno::LOOP) => return Err("it is a symbolic link".to_owned()),
-            Err(error) => return Err(error.to_string()),
-        };
-        let data = file.metadata().map_err(|error| error.to_string())?;
+        let Some((file, data)) = open_of(folder, path, self.user)? else { return Ok(None) };
         self.check(&data).map(|()| Some(file))
     }
 
     fn check(&self, data: &Metadata) -> Result<(), String> {
-        if !data.is_file() {
-            return Err("it is no regular file".to_owned());
-        }
-        match data.uid() {
-            user if user == self.user || user == 0 || user == own_user() => {}
-            other => {
-                return Err(format!("it belongs to user {other}, and the program to user {}", self.user));
-            }
-        }
         let written = data.modified().map_err(|error| error.to_string())?;
         match self.written {
             Some((from, _)) if written < from => Err("it was written before the process ran".to_owned()),
             Some((_, to)) if written > to => Err("it was written after the process's last call".to_owned()),
             _ => Ok(()),
         }
+    }
+}
+
+/// Opens a file with names of code that anyone may have put there: a regular one of this process's
+/// user or of root. `None` if there is none.
+///
+/// # Errors
+///
+/// A sentence that says what is wrong with it.
+pub fn open_code_file(path: &Path) -> Result<Option<(File, Metadata)>, String> {
+    open_of(None, path, own_user())
+}
+
+/// Opens a regular file of this user, of root or of our own user.
+fn open_of(folder: Option<&OwnedFd>, path: &Path, user: u32) -> Result<Option<(File, Metadata)>, String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = match folder {
+        Some(folder) => openat(folder, path, flags, Mode::empty()),
+        None => openat(CWD, path, flags, Mode::empty()),
+    };
+    let file = match opened {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(Errno::LOOP) => return Err("it is a symbolic link".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let data = file.metadata().map_err(|error| error.to_string())?;
+    if !data.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    match data.uid() {
+        its if its == user || its == 0 || its == own_user() => Ok(Some((file, data))),
+        other => Err(format!("it belongs to user {other}, and the program to user {user}")),
     }
 }
 

@@ -5,7 +5,8 @@
 //! - [`proc_files`]: processes and threads as `/proc` has them.
 //! - [`build_id_of`]: build ids of ELF files.
 //! - [`vdso`]: the code that the kernel puts into each process.
-//! - [`CodeFiles`]: the files by which just-in-time compilers name their code.
+//! - [`CodeFiles`]: the files by which just-in-time compilers name their code; [`open_code_file`]
+//!   opens one that was left.
 //!
 //! All of it is read; nothing is changed.
 //!
@@ -32,5 +33,5 @@ pub mod proc_files;
 mod vdso;
 
 pub use build_id::{build_id, build_id_of};
-pub use code_files::{CodeFiles, CodeNames, EndedProcess, NameSet};
+pub use code_files::{CodeFiles, CodeNames, EndedProcess, NameSet, open_code_file};
 pub use vdso::vdso;

@@ -67,6 +67,7 @@ fn options(arguments: &ImportArguments, format: Format) -> ImportOptions {
     ImportOptions {
         binary: arguments.binary.clone().or_else(found),
         name: arguments.source.to_string_lossy().into_owned(),
+        ..ImportOptions::default()
     }
 }
 

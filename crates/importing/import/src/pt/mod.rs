@@ -1,15 +1,17 @@
 //! perf's own file with a trace of Intel PT.
 //!
 //! ```text
-//! file     perf's records: what was mapped, forked, switched; where the trace lies
-//! space    the files that were mapped, their code and functions
-//! mod      the traces of all CPUs, in the order of their times, as calls of threads
+//! file       perf's records: what was mapped, forked, switched; where the trace lies
+//! space      the files that were mapped, their code and functions
+//! generated  code of just-in-time compilers, by the files that they left
+//! mod        the traces of all CPUs, in the order of their times, as calls of threads
 //! ```
 //!
 //! Each CPU's trace is decoded up to the time of the one furthest behind, so that a thread's
 //! calls come in order, whichever CPUs it ran on.
 
 mod file;
+mod generated;
 mod space;
 
 use std::io::{self, Read, Seek, Write};
@@ -18,24 +20,32 @@ use everycall_format::arena::ClockReading;
 use everycall_intel_pt::{
     Block, CallSink, Calls, Flow, Gap, Packet, PacketError, Packets, Rates, Sink, find_psb,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use self::file::{MAGIC, MAGIC_SWAPPED};
 use self::file::{PerfFile, Side, Stream, What, bytes_at};
+use self::generated::{Generated, Wanted};
 use self::space::{Files, Map, Maps, Space};
 use crate::error::ImportError;
-use crate::input::Input;
+use crate::input::{ImportOptions, Input};
 use crate::output::{Code, ModuleFacts, Output, ProcessFacts, ProcessId, ThreadId};
 
 /// Bytes of a CPU's trace that are in memory.
 const WINDOW: u64 = 256 << 10;
+/// Forefathers of a process whose names of code are looked for.
+const FOREFATHERS_MAX: usize = 8;
 /// Bytes of a cut packet, at most.
 const PACKET_MAX: usize = 16;
 
 /// Reads perf's file.
-pub(crate) fn read<W: Write>(input: &mut impl Input, out: &mut Output<W>) -> Result<(), ImportError> {
+pub(crate) fn read<W: Write>(
+    input: &mut impl Input,
+    options: &ImportOptions,
+    out: &mut Output<W>,
+) -> Result<(), ImportError> {
     let mut file = PerfFile::read(input)?;
-    let mut world = World::new(&mut file);
+    let generated = Generated::new(options.folder.clone(), options.written);
+    let mut world = World::new(&mut file, generated);
     let mut queues: Vec<Queue> =
         file.streams.into_values().map(|stream| Queue::new(stream, &world)).collect();
     loop {
@@ -53,7 +63,8 @@ pub(crate) fn read<W: Write>(input: &mut impl Input, out: &mut Output<W>) -> Res
     let (bad, jumps) = (counts(|queue| queue.bad), counts(|queue| queue.flow.clock.jumps()));
     let has_times = queues.iter().any(|queue| queue.flow.clock.has_time());
     if world.shown == 0 {
-        return Err(ImportError::Version(match world.files.notes.first() {
+        let mut notes = world.files.notes.iter().chain(&world.generated.notes);
+        return Err(ImportError::Version(match notes.next() {
             Some(note) => format!("has no call that could be decoded: {note}"),
             None => "has no call that could be decoded".to_owned(),
         }));
@@ -252,7 +263,7 @@ impl Queue {
         else {
             return;
         };
-        flow.packet(packet, blocks, &maps, &mut sink);
+        flow.packet(packet, blocks, maps, &mut sink);
     }
 
     fn lose<W: Write>(&mut self, why: Gap, world: &mut World, out: &mut Output<W>) {
@@ -308,6 +319,9 @@ struct Shown {
     last: (u64, u64, u32),
 }
 
+/// No file was met yet.
+const NO_CODE: (u64, u64, u32) = (1, 0, 0);
+
 struct Thread {
     image: usize,
     id: ThreadId,
@@ -327,6 +341,9 @@ struct World {
     threads: Vec<Thread>,
     by_tid: FxHashMap<(usize, u32), usize>,
     files: Files,
+    generated: Generated,
+    /// Processes whose end was recorded.
+    ended: FxHashSet<u32>,
     /// Who runs where nothing says it.
     only: (u32, u32),
     gaps: FxHashMap<Gap, u64>,
@@ -337,7 +354,7 @@ struct World {
 }
 
 impl World {
-    fn new(file: &mut PerfFile) -> World {
+    fn new(file: &mut PerfFile, generated: Generated) -> World {
         let clocks = file.clocks;
         let mut world = World {
             rates: Rates {
@@ -354,6 +371,8 @@ impl World {
             threads: Vec::new(),
             by_tid: FxHashMap::default(),
             files: Files::new(std::mem::take(&mut file.files)),
+            generated,
+            ended: FxHashSet::default(),
             only: (0, 0),
             gaps: FxHashMap::default(),
             missing: 0,
@@ -448,6 +467,9 @@ impl World {
                 let (maps, name) = (image.maps.clone(), image.name.clone());
                 self.add(Image { pid, from, name, parent: Some(parent), is_fork: true, maps, shown: None });
             }
+            What::Exit if pid == tid => {
+                self.ended.insert(pid);
+            }
             What::Fork(_) | What::Exit => {}
             What::Switch => {
                 self.switches.entry(cpu).or_default().push((from, pid, tid));
@@ -511,11 +533,43 @@ impl World {
             command: Vec::new(),
         };
         let id = out.process(facts)?;
+        let found = self.generated.find(&self.wanted(index), &self.clocks);
+        out.code_names(id, found.names, found.lost);
         let Some(image) = self.images.get_mut(index) else { return Ok(None) };
-        let mut space = Space::new(std::mem::take(&mut image.maps));
-        space.load(&mut self.files);
-        image.shown = Some(Shown { id, space, codes: FxHashMap::default(), last: (1, 0, 0) });
+        let mut maps = std::mem::take(&mut image.maps);
+        maps.extend(found.maps);
+        maps.sort_by_key(|map| map.from);
+        let space = Space::new(maps, &mut self.files);
+        image.shown = Some(Shown { id, space, codes: FxHashMap::default(), last: NO_CODE });
         Ok(Some(id))
+    }
+
+    /// Whose generated code a process has.
+    fn wanted(&self, index: usize) -> Wanted {
+        let mut wanted = Wanted::default();
+        let mut at = Some(index);
+        while let Some(image) = at.and_then(|at| self.images.get(at))
+            && wanted.pids.len() < FOREFATHERS_MAX
+        {
+            // The map of a process that executed several programs is the last one's.
+            let is_last = self.by_pid.get(&image.pid).and_then(|list| list.last().copied()) == at;
+            if is_last {
+                wanted.pids.push((image.pid, self.ended.contains(&image.pid)));
+            }
+            at = image.parent.filter(|_| image.is_fork);
+        }
+        wanted.pids.reverse();
+        let maps = self.images.get(index).map_or(&[][..], |image| &image.maps);
+        let path = |map: &Map| self.files.name(map.number).map_or(&b""[..], |name| &name.path);
+        if maps.iter().any(|map| generated::is_injected(path(map))) {
+            return wanted;
+        }
+        for map in maps.iter().filter(|map| generated::is_dump(path(map))) {
+            if wanted.dumps.iter().all(|(known, _)| known != path(map)) {
+                wanted.dumps.push((path(map).to_vec(), map.from));
+            }
+        }
+        wanted
     }
 
     /// The facts of one thread that a packet needs.
@@ -527,21 +581,21 @@ impl World {
         ticks: u64,
         leads: bool,
         out: &'w mut Output<W>,
-    ) -> Option<(&'w mut Flow, ThreadSink<'w, W>, &'w mut everycall_intel_pt::Code, Maps<'w>)> {
+    ) -> Option<(&'w mut Flow, ThreadSink<'w, W>, &'w mut everycall_intel_pt::Code, &'w Maps)> {
         let thread = self.threads.get_mut(thread?)?;
         let image = self.images.get_mut(thread.image)?;
         let shown = image.shown.as_mut()?;
-        if leads {
-            shown.space.reach(ticks, &mut self.files);
+        if leads && shown.space.reach(ticks, &mut self.files) {
+            shown.last = NO_CODE;
         }
         let Space { maps, blocks, .. } = &mut shown.space;
-        let maps = Maps(maps);
+        let maps = &*maps;
         let emit = Emit {
             out,
             process: shown.id,
             thread: thread.id,
             last: &mut thread.last,
-            maps: Maps(maps.0),
+            maps,
             codes: &mut shown.codes,
             recent: &mut shown.last,
             files: &self.files,
@@ -574,6 +628,7 @@ impl World {
         list.push("functions in which the trace begins, or goes on behind a gap, began earlier".to_owned());
         list.extend(notes);
         list.append(&mut self.files.notes);
+        list.append(&mut self.generated.notes);
         let mut gaps: Vec<(Gap, u64)> = self.gaps.iter().map(|(gap, count)| (*gap, *count)).collect();
         gaps.sort_unstable();
         for (gap, count) in gaps {
@@ -616,7 +671,7 @@ struct Emit<'w, W> {
     process: ProcessId,
     thread: ThreadId,
     last: &'w mut u64,
-    maps: Maps<'w>,
+    maps: &'w Maps,
     codes: &'w mut FxHashMap<(u64, u64), Option<Code>>,
     /// First address, last address and code offset of the file that was met last.
     recent: &'w mut (u64, u64, u32),
@@ -645,6 +700,9 @@ impl<W: Write> Emit<'_, W> {
             return Some(Code(code + (address - start) as u32));
         }
         let map = self.maps.find(address)?;
+        if map.is_generated() || map.file.is_none() && self.files.is_memory(map.number) {
+            return None;
+        }
         let known = self.codes.get(&(map.start, map.offset ^ u64::from(map.number) << 48)).copied();
         let code = match known {
             Some(code) => code,

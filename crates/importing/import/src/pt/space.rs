@@ -1,22 +1,25 @@
 //! Code of processes: which file was mapped where and when, its bytes and its functions.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use everycall_intel_pt::{Code as Blocks, Image};
 use everycall_machine::vdso;
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SymbolKind};
 use rustc_hash::FxHashMap;
 
 use super::file::FileName;
 
 /// The largest program or library that is read.
 const FILE_MAX: u64 = 4 << 30;
+/// The number of a mapping of generated code, which no file has.
+pub(crate) const GENERATED: u32 = u32::MAX;
 
 /// A program's or library's file.
 #[derive(Debug, Default)]
 pub(crate) struct CodeFile {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     /// Functions, by their place in the file: first byte, the byte behind it, and the first byte of
     /// the function that it belongs to.
     functions: Vec<(u64, u64, u64)>,
@@ -39,6 +42,14 @@ impl CodeFile {
                     (at, size, segment.address())
                 })
                 .collect();
+            if file.segments.is_empty() {
+                // Files that `perf inject --jit` makes have sections only.
+                let texts = parsed.sections().filter(|section| section.kind() == SectionKind::Text);
+                let place = |section: object::Section<'_, '_>| {
+                    section.file_range().map(|(at, size)| (at, size, section.address()))
+                };
+                file.segments = texts.filter_map(place).collect();
+            }
             let mut found: Vec<(u64, u64, &[u8])> = Vec::new();
             for symbol in parsed.symbols().chain(parsed.dynamic_symbols()) {
                 let is_function = symbol.kind() == SymbolKind::Text && symbol.is_definition();
@@ -69,8 +80,17 @@ impl CodeFile {
                 file.functions.push((*start, end, whole));
             }
         }
-        file.bytes = bytes;
+        file.bytes = Arc::new(bytes);
         Some(file)
+    }
+
+    /// Code that a compiler wrote into a file of its own: place and size of each function.
+    pub fn of_generated(bytes: Arc<Vec<u8>>, parts: &[(u64, u64)]) -> CodeFile {
+        let mut functions: Vec<(u64, u64, u64)> =
+            parts.iter().map(|(at, size)| (*at, at.saturating_add(*size), *at)).collect();
+        functions.sort_unstable();
+        functions.dedup();
+        CodeFile { bytes, functions, ..CodeFile::default() }
     }
 
     fn place(&self, address: u64) -> Option<u64> {
@@ -107,7 +127,7 @@ fn whole_name(name: &[u8]) -> &[u8] {
 /// Files that were mapped into any process.
 pub(crate) struct Files {
     names: Vec<FileName>,
-    loaded: FxHashMap<u32, Option<Rc<CodeFile>>>,
+    loaded: FxHashMap<u32, Option<Arc<CodeFile>>>,
     pub notes: Vec<String>,
 }
 
@@ -120,13 +140,21 @@ impl Files {
         self.names.get(number as usize)
     }
 
+    /// Whether a mapping has no file: memory, in which code may be generated later.
+    pub fn is_memory(&self, number: u32) -> bool {
+        let path = self.name(number).map_or(&b""[..], |name| &name.path);
+        path.is_empty()
+            || [&b"//"[..], b"[heap", b"[stack", b"[anon"].iter().any(|text| path.starts_with(text))
+            || super::generated::is_dump(path)
+    }
+
     /// The file with this number, if the build that ran is there.
-    pub fn load(&mut self, number: u32) -> Option<Rc<CodeFile>> {
+    pub fn load(&mut self, number: u32) -> Option<Arc<CodeFile>> {
         if let Some(file) = self.loaded.get(&number) {
             return file.clone();
         }
         let name = self.names.get(number as usize).cloned().unwrap_or_default();
-        let found = self.find(&name).map(Rc::new);
+        let found = self.find(&name).map(Arc::new);
         self.loaded.insert(number, found.clone());
         found
     }
@@ -192,88 +220,116 @@ pub(crate) struct Map {
     pub number: u32,
     /// In ticks.
     pub from: u64,
-    pub file: Option<Rc<CodeFile>>,
+    pub file: Option<Arc<CodeFile>>,
+}
+
+impl Map {
+    /// Whether it is code that a compiler generated.
+    pub fn is_generated(&self) -> bool {
+        self.number == GENERATED
+    }
 }
 
 /// Code of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// By their first addresses; none overlap.
-    pub maps: Vec<Map>,
+    pub maps: Maps,
     /// Those that replace others later, the next one last.
     later: Vec<Map>,
     pub blocks: Blocks,
 }
 
 impl Space {
-    /// A process with these mapped files, in the order of their times.
-    pub fn new(maps: Vec<Map>) -> Space {
+    /// A process with these mapped files, in the order of their times. They are read from here on.
+    pub fn new(maps: Vec<Map>, files: &mut Files) -> Space {
         let mut space = Space::default();
-        for map in maps {
+        let mut taken = Ranges::default();
+        for map in maps.into_iter().filter(|map| map.start < map.end) {
+            let is_free = taken.is_free(map.start, map.end);
+            // Memory that replaces nothing has nothing to be read.
+            if is_free && !map.is_generated() && files.is_memory(map.number) {
+                continue;
+            }
+            taken.add(map.start, map.end);
             // A mapping that replaces nothing may be known from the beginning: times have bounds.
-            if space.is_free(&map) { space.insert(map) } else { space.later.push(map) }
+            if is_free { space.insert(map, files) } else { space.later.push(map) }
         }
         space.later.reverse();
         space
     }
 
-    fn is_free(&self, map: &Map) -> bool {
-        let overlaps = |other: &Map| other.start < map.end && map.start < other.end;
-        !self.maps.iter().any(overlaps) && !self.later.iter().any(overlaps)
+    fn insert(&mut self, mut map: Map, files: &mut Files) {
+        if map.file.is_none() {
+            map.file = files.load(map.number);
+        }
+        self.maps.insert(map);
     }
 
+    /// Maps what was mapped up to this time. Returns whether anything was.
+    pub fn reach(&mut self, ticks: u64, files: &mut Files) -> bool {
+        let mut has_changed = false;
+        while self.later.last().is_some_and(|map| map.from <= ticks) {
+            let Some(map) = self.later.pop() else { break };
+            self.blocks.forget(map.start, map.end);
+            self.insert(map, files);
+            has_changed = true;
+        }
+        has_changed
+    }
+}
+
+/// Ranges of addresses, joined where they touch.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn is_free(&self, start: u64, end: u64) -> bool {
+        self.0.range(..end).next_back().is_none_or(|(_, last)| *last <= start)
+    }
+
+    fn add(&mut self, mut start: u64, mut end: u64) {
+        while let Some((first, last)) = self.0.range(..=end).next_back().map(|(first, last)| (*first, *last))
+            && last >= start
+        {
+            self.0.remove(&first);
+            (start, end) = (start.min(first), end.max(last));
+        }
+        self.0.insert(start, end);
+    }
+}
+
+/// The mapped files of a process, by their first addresses; none overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Maps(BTreeMap<u64, Map>);
+
+impl Maps {
+    pub fn find(&self, address: u64) -> Option<&Map> {
+        self.0.range(..=address).next_back().map(|(_, map)| map).filter(|map| address < map.end)
+    }
+
+    /// Adds a mapping: it replaces what was there.
     fn insert(&mut self, map: Map) {
-        let mut parts = Vec::new();
-        self.maps.retain(|other| {
-            if other.end <= map.start || other.start >= map.end {
-                return true;
-            }
-            if other.start < map.start {
-                parts.push(Map { end: map.start, ..other.clone() });
+        while let Some(start) = self.0.range(..map.end).next_back().map(|(start, _)| *start)
+            && let Some(other) = self.0.remove(&start)
+        {
+            if other.end <= map.start {
+                self.0.insert(start, other);
+                break;
             }
             if other.end > map.end {
                 let offset = other.offset.wrapping_add(map.end - other.start);
-                parts.push(Map { start: map.end, offset, ..other.clone() });
+                self.0.insert(map.end, Map { start: map.end, offset, ..other.clone() });
             }
-            false
-        });
-        self.maps.extend(parts);
-        self.maps.sort_by_key(|map| map.start);
-        let index = self.maps.partition_point(|other| other.start < map.start);
-        self.maps.insert(index, map);
-    }
-
-    /// Maps what was mapped up to this time.
-    pub fn reach(&mut self, ticks: u64, files: &mut Files) {
-        while self.later.last().is_some_and(|map| map.from <= ticks) {
-            let Some(map) = self.later.pop() else { break };
-            self.insert(map);
-            self.load(files);
-            self.blocks.clear();
-        }
-    }
-
-    /// Reads the mapped files.
-    pub fn load(&mut self, files: &mut Files) {
-        for map in &mut self.maps {
-            if map.file.is_none() {
-                map.file = files.load(map.number);
+            if other.start < map.start {
+                self.0.insert(start, Map { end: map.start, ..other });
+                break;
             }
         }
+        self.0.insert(map.start, map);
     }
 }
 
-/// The mapped files of a process.
-pub(crate) struct Maps<'m>(pub &'m [Map]);
-
-impl Maps<'_> {
-    pub fn find(&self, address: u64) -> Option<&Map> {
-        let index = self.0.partition_point(|map| map.start <= address).checked_sub(1)?;
-        self.0.get(index).filter(|map| address < map.end)
-    }
-}
-
-impl Image for Maps<'_> {
+impl Image for Maps {
     fn bytes(&self, address: u64) -> &[u8] {
         let found = self.find(address).and_then(|map| {
             let start = usize::try_from((address - map.start).wrapping_add(map.offset)).ok()?;
@@ -290,5 +346,51 @@ impl Image for Maps<'_> {
             Some(start.wrapping_sub(map.offset).wrapping_add(map.start))
         });
         found.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(start: u64, end: u64, offset: u64) -> Map {
+        Map { start, end, offset, number: GENERATED, from: 0, file: None }
+    }
+
+    fn shown(maps: &Maps) -> Vec<(u64, u64, u64)> {
+        maps.0.values().map(|map| (map.start, map.end, map.offset)).collect()
+    }
+
+    #[test]
+    fn later_mappings_replace_what_they_overlap() {
+        let mut maps = Maps::default();
+        maps.insert(map(10, 20, 100));
+        maps.insert(map(30, 40, 300));
+        maps.insert(map(13, 16, 500));
+        assert_eq!(shown(&maps), [(10, 13, 100), (13, 16, 500), (16, 20, 106), (30, 40, 300)]);
+        maps.insert(map(15, 35, 700));
+        assert_eq!(shown(&maps), [(10, 13, 100), (13, 15, 500), (15, 35, 700), (35, 40, 305)]);
+        maps.insert(map(0, 50, 0));
+        assert_eq!(shown(&maps), [(0, 50, 0)]);
+        assert_eq!(maps.find(49).map(|map| map.end), Some(50));
+        assert!(maps.find(50).is_none());
+    }
+
+    #[test]
+    fn ranges_are_joined() {
+        let mut ranges = Ranges::default();
+        ranges.add(10, 20);
+        ranges.add(30, 40);
+        assert!(ranges.is_free(20, 30) && ranges.is_free(0, 10) && ranges.is_free(40, 50));
+        assert!(!ranges.is_free(19, 30) && !ranges.is_free(0, 100) && !ranges.is_free(15, 16));
+        ranges.add(20, 30);
+        assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(10, 40)]);
+    }
+
+    #[test]
+    fn this_systems_vdso_is_code() {
+        let mut files = Files::new(vec![FileName { path: b"[vdso]".to_vec(), build_id: Vec::new() }]);
+        let file = files.load(0).unwrap();
+        assert!(file.functions.len() > 2 && file.bytes.len() > 1000, "{:?}", files.notes);
     }
 }

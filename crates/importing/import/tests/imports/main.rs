@@ -1,6 +1,8 @@
 //! Imports of traces that other tools wrote, against what these tools themselves say of them; and
 //! small ones of each kind of event.
 
+mod intel_pt;
+
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,6 @@ use everycall_export::Source as _;
 use everycall_import::{
     Folder, Format, ImportError, ImportOptions, MemoryFolder, detect, import, import_bytes, import_folder,
 };
-use everycall_synth::{PerfData, PerfWhose, PtCall, PtEncoder, PtProgram, PtRun, Rng, mutate};
 use everycall_timeline::{EndKind, MarkKind, TimelineEvent, Trace};
 
 /// An entry, or what else happened.
@@ -801,130 +802,6 @@ fn changed_bytes() {
         if import_folder(&folder, &ImportOptions::default(), &mut bytes, "test").is_ok() {
             Shown::of(&bytes);
         }
-    }
-}
-
-/// perf's own file of a program made at random, whose file is in `folder`: two threads on one CPU
-/// and a forked process on another. Returns the calls of each thread as well.
-fn perf_data(folder: &Path, change: impl Fn(&mut PerfData)) -> (Vec<u8>, Vec<(u32, Vec<PtCall>)>) {
-    let base = 0x5555_5555_1000;
-    let mut rng = Rng::new(11);
-    let program = PtProgram::new(&mut rng, base, 30);
-    let path = folder.join("program");
-    std::fs::write(&path, program.elf(&[7; 20])).unwrap();
-    let mut data = PerfData::default();
-    change(&mut data);
-    data.info(1);
-    let whose = |pid, tid, tsc, cpu| PerfWhose { pid, tid, ns: PerfData::ns(tsc), cpu };
-    let first = whose(10, 10, 10, 0);
-    data.name(first, "program", true);
-    data.map(
-        first,
-        (base, (program.code.len() as u64).next_multiple_of(4096), 0x1000),
-        path.to_str().unwrap(),
-        Some(&[7; 20]),
-    );
-    data.fork(first, 10, 11);
-    data.fork(first, 20, 20);
-    let mut threads = Vec::new();
-    let mut tsc = 1_000_000;
-    for (cpu, runs) in [(0, &[(10, 10), (10, 11)][..]), (1, &[(20, 20)])] {
-        let mut encoder = PtEncoder::default();
-        for (pid, tid) in runs {
-            data.switch(whose(*pid, *tid, tsc, cpu), false);
-            tsc += 1000;
-            let how = PtRun { steps: 5000, psb_period: 2048, signals: 900, interrupts: 80, overflows: 0 };
-            threads.push((*tid, program.run(&mut rng, how, &mut tsc, &mut encoder)));
-            tsc += 1000;
-            data.switch(whose(*pid, *tid, tsc, cpu), true);
-        }
-        let (one, other) = encoder.bytes.split_at(encoder.bytes.len() / 16 * 8);
-        data.part(cpu, Some(cpu), u32::MAX, 0, one);
-        data.part(cpu, Some(cpu), u32::MAX, one.len() as u64, other);
-    }
-    (data.file(), threads)
-}
-
-#[test]
-fn intel_pt_of_several_threads_cpus_and_processes() {
-    let folder = tempfile::tempdir().unwrap();
-    let (bytes, threads) = perf_data(folder.path(), |_| {});
-    let shown = imported(Format::PerfData, &bytes).unwrap();
-    assert_eq!(shown.processes, [(10, "program".to_owned()), (20, "program".to_owned())]);
-    assert_eq!((shown.losses.as_slice(), shown.orphans), (&[][..], 0), "{:?}", shown.notes);
-    let base = 0x5555_5555_1000;
-    let functions = PtProgram::new(&mut Rng::new(11), base, 30).functions;
-    for (tid, made) in threads {
-        let entries = made.iter().filter_map(|call| match call {
-            PtCall::Entry(address) => functions.iter().position(|start| start == address),
-            _ => None,
-        });
-        let entries: Vec<String> = entries.map(|number| format!("function_{number}")).collect();
-        let found: Vec<&str> =
-            shown.calls.iter().filter(|call| call.tid == tid).map(|call| &*call.name).collect();
-        assert!(entries.len() > 300);
-        assert_eq!(found, entries, "thread {tid}");
-    }
-    // Nanoseconds are half of the ticks, and the three ran one after the other.
-    let last = shown.calls.iter().map(|call| call.start_ns).max().unwrap();
-    assert!(last > 10_000, "{last}");
-}
-
-#[test]
-fn perf_data_that_cant_be_decoded_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    let (bytes, _) = perf_data(folder.path(), |_| {});
-    let refused = |bytes: &[u8]| imported(Format::PerfData, bytes).unwrap_err().to_string();
-    let changed = |at: usize, to: &[u8]| {
-        let mut bytes = bytes.clone();
-        bytes[at..at + to.len()].copy_from_slice(to);
-        bytes
-    };
-    assert!(refused(&changed(0, b"2ELIFREP")).contains("big-endian"));
-    assert!(refused(&changed(8, &[16])).contains("perf record -o FILE"));
-    // The first record is that of the trace's kind.
-    assert!(refused(&changed(408, &[0x50])).contains("without a trace of Intel PT"));
-    assert!(refused(&changed(408 + 8, &[3])).contains("ARM's CoreSight"));
-    assert!(refused(&changed(408, &[81])).contains("without -z"));
-    std::fs::remove_file(folder.path().join("program")).unwrap();
-    let text = refused(&bytes);
-    assert!(text.contains("no call that could be decoded") && text.contains("can't be read"), "{text}");
-    let other = PtProgram::new(&mut Rng::new(1), 0x1000, 5);
-    std::fs::write(folder.path().join("program"), other.elf(&[8; 20])).unwrap();
-    assert!(refused(&bytes).contains("another build than the one that ran (build id 0808"));
-    std::fs::remove_file(folder.path().join("program")).unwrap();
-    let (bytes, _) = perf_data(folder.path(), |data| {
-        // Lost by the kernel.
-        data.aux(PerfWhose { cpu: 0, ..PerfWhose::default() }, 0, 1000, true);
-    });
-    let shown = imported(Format::PerfData, &bytes).unwrap();
-    assert_eq!(shown.losses.len(), 1, "{:?} {:?}", shown.notes, shown.warnings);
-    assert!(
-        shown.notes.iter().any(|note| note.contains("perf lost a part of the trace")),
-        "{:?}",
-        shown.notes
-    );
-    // Offsets and places at the end of all numbers.
-    let extreme = |from: u64, to: u64| {
-        let mut bytes = bytes.clone();
-        let found = |window: &[u8]| window == from.to_le_bytes();
-        let places: Vec<usize> =
-            bytes.windows(8).enumerate().filter(|(_, w)| found(w)).map(|(at, _)| at).collect();
-        for at in places {
-            bytes[at..at + 8].copy_from_slice(&to.to_le_bytes());
-        }
-        bytes
-    };
-    for (from, to) in [(0x1000, u64::MAX), (0x1000, u64::MAX - 0x100), (84, u64::MAX), (0, u64::MAX)] {
-        let _: Result<_, _> = imported(Format::PerfData, &extreme(from, to));
-    }
-    for cut in (0..bytes.len()).step_by(bytes.len() / 60) {
-        let _: Result<_, _> = imported(Format::PerfData, &bytes[..cut]);
-    }
-    for seed in 0..60 {
-        let mut bytes = bytes.clone();
-        mutate(&mut bytes, &mut Rng::new(seed));
-        let _: Result<_, _> = imported(Format::PerfData, &bytes);
     }
 }
 

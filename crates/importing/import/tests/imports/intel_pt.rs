@@ -1,0 +1,276 @@
+//! perf's own files with traces of Intel PT: of programs made at random, whose calls are known.
+
+use std::path::Path;
+
+use everycall_import::{Format, ImportOptions, import};
+use everycall_synth::{PerfData, PerfWhose, PtCall, PtEncoder, PtProgram, PtRun, Rng, mutate};
+
+use super::{Shown, imported};
+
+/// perf's own file of a program made at random, whose file is in `folder`: two threads on one CPU
+/// and a forked process on another. Returns the calls of each thread as well.
+fn perf_data(folder: &Path, change: impl Fn(&mut PerfData)) -> (Vec<u8>, Vec<(u32, Vec<PtCall>)>) {
+    let base = 0x5555_5555_1000;
+    let mut rng = Rng::new(11);
+    let program = PtProgram::new(&mut rng, base, 30);
+    let path = folder.join("program");
+    std::fs::write(&path, program.elf(&[7; 20])).unwrap();
+    let mut data = PerfData::default();
+    change(&mut data);
+    data.info(1);
+    let whose = |pid, tid, tsc, cpu| PerfWhose { pid, tid, ns: PerfData::ns(tsc), cpu };
+    let first = whose(10, 10, 10, 0);
+    data.name(first, "program", true);
+    data.map(
+        first,
+        (base, (program.code.len() as u64).next_multiple_of(4096), 0x1000),
+        path.to_str().unwrap(),
+        Some(&[7; 20]),
+    );
+    data.fork(first, 10, 11);
+    data.fork(first, 20, 20);
+    let mut threads = Vec::new();
+    let mut tsc = 1_000_000;
+    for (cpu, runs) in [(0, &[(10, 10), (10, 11)][..]), (1, &[(20, 20)])] {
+        let mut encoder = PtEncoder::default();
+        for (pid, tid) in runs {
+            data.switch(whose(*pid, *tid, tsc, cpu), false);
+            tsc += 1000;
+            let how = PtRun { steps: 5000, psb_period: 2048, signals: 900, interrupts: 80, overflows: 0 };
+            threads.push((*tid, program.run(&mut rng, how, &mut tsc, &mut encoder)));
+            tsc += 1000;
+            data.switch(whose(*pid, *tid, tsc, cpu), true);
+        }
+        let (one, other) = encoder.bytes.split_at(encoder.bytes.len() / 16 * 8);
+        data.part(cpu, Some(cpu), u32::MAX, 0, one);
+        data.part(cpu, Some(cpu), u32::MAX, one.len() as u64, other);
+    }
+    (data.file(), threads)
+}
+
+#[test]
+fn intel_pt_of_several_threads_cpus_and_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bytes, threads) = perf_data(folder.path(), |_| {});
+    let shown = imported(Format::PerfData, &bytes).unwrap();
+    assert_eq!(shown.processes, [(10, "program".to_owned()), (20, "program".to_owned())]);
+    assert_eq!((shown.losses.as_slice(), shown.orphans), (&[][..], 0), "{:?}", shown.notes);
+    let base = 0x5555_5555_1000;
+    let functions = PtProgram::new(&mut Rng::new(11), base, 30).functions;
+    for (tid, made) in threads {
+        let entries = made.iter().filter_map(|call| match call {
+            PtCall::Entry(address) => functions.iter().position(|start| start == address),
+            _ => None,
+        });
+        let entries: Vec<String> = entries.map(|number| format!("function_{number}")).collect();
+        let found: Vec<&str> =
+            shown.calls.iter().filter(|call| call.tid == tid).map(|call| &*call.name).collect();
+        assert!(entries.len() > 300);
+        assert_eq!(found, entries, "thread {tid}");
+    }
+    // Nanoseconds are half of the ticks, and the three ran one after the other.
+    let last = shown.calls.iter().map(|call| call.start_ns).max().unwrap();
+    assert!(last > 10_000, "{last}");
+}
+
+#[test]
+fn perf_data_that_cant_be_decoded_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bytes, _) = perf_data(folder.path(), |_| {});
+    let refused = |bytes: &[u8]| imported(Format::PerfData, bytes).unwrap_err().to_string();
+    let changed = |at: usize, to: &[u8]| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        bytes
+    };
+    assert!(refused(&changed(0, b"2ELIFREP")).contains("big-endian"));
+    assert!(refused(&changed(8, &[16])).contains("perf record -o FILE"));
+    // The first record is that of the trace's kind.
+    assert!(refused(&changed(408, &[0x50])).contains("without a trace of Intel PT"));
+    assert!(refused(&changed(408 + 8, &[3])).contains("ARM's CoreSight"));
+    assert!(refused(&changed(408, &[81])).contains("without -z"));
+    std::fs::remove_file(folder.path().join("program")).unwrap();
+    let text = refused(&bytes);
+    assert!(text.contains("no call that could be decoded") && text.contains("can't be read"), "{text}");
+    let other = PtProgram::new(&mut Rng::new(1), 0x1000, 5);
+    std::fs::write(folder.path().join("program"), other.elf(&[8; 20])).unwrap();
+    assert!(refused(&bytes).contains("another build than the one that ran (build id 0808"));
+    std::fs::remove_file(folder.path().join("program")).unwrap();
+    let (bytes, _) = perf_data(folder.path(), |data| {
+        // Lost by the kernel.
+        data.aux(PerfWhose { cpu: 0, ..PerfWhose::default() }, 0, 1000, true);
+    });
+    let shown = imported(Format::PerfData, &bytes).unwrap();
+    assert_eq!(shown.losses.len(), 1, "{:?} {:?}", shown.notes, shown.warnings);
+    assert!(
+        shown.notes.iter().any(|note| note.contains("perf lost a part of the trace")),
+        "{:?}",
+        shown.notes
+    );
+    // Offsets and places at the end of all numbers.
+    let extreme = |from: u64, to: u64| {
+        let mut bytes = bytes.clone();
+        let found = |window: &[u8]| window == from.to_le_bytes();
+        let places: Vec<usize> =
+            bytes.windows(8).enumerate().filter(|(_, w)| found(w)).map(|(at, _)| at).collect();
+        for at in places {
+            bytes[at..at + 8].copy_from_slice(&to.to_le_bytes());
+        }
+        bytes
+    };
+    for (from, to) in [(0x1000, u64::MAX), (0x1000, u64::MAX - 0x100), (84, u64::MAX), (0, u64::MAX)] {
+        let _: Result<_, _> = imported(Format::PerfData, &extreme(from, to));
+    }
+    for cut in (0..bytes.len()).step_by(bytes.len() / 60) {
+        let _: Result<_, _> = imported(Format::PerfData, &bytes[..cut]);
+    }
+    for seed in 0..60 {
+        let mut bytes = bytes.clone();
+        mutate(&mut bytes, &mut Rng::new(seed));
+        let _: Result<_, _> = imported(Format::PerfData, &bytes);
+    }
+}
+
+/// A jitdump file: its clock is the CPU's counter or another one, which says `opened` where perf
+/// recorded that the file was mapped.
+fn jitdump(is_ticks: bool, opened: u64, loads: &[(u64, u64, &[u8], String)]) -> Vec<u8> {
+    let mut bytes = [0x4a69_5444_u32, 1, 40, 62, 0, 10].map(u32::to_le_bytes).concat();
+    bytes.extend([opened, u64::from(is_ticks)].map(u64::to_le_bytes).concat());
+    for (time, start, code, name) in loads {
+        let size = 16 + 40 + name.len() + 1 + code.len();
+        bytes.extend([0, size as u32].map(u32::to_le_bytes).concat());
+        bytes.extend(time.to_le_bytes());
+        bytes.extend([10_u32, 10].map(u32::to_le_bytes).concat());
+        bytes.extend([*start, *start, code.len() as u64, 0].map(u64::to_le_bytes).concat());
+        bytes.extend(name.bytes());
+        bytes.push(0);
+        bytes.extend(*code);
+    }
+    bytes
+}
+
+/// Each function of a program: its first address, code and number.
+fn functions(program: &PtProgram) -> impl Iterator<Item = (u64, &[u8], usize)> {
+    let end = program.base + program.code.len() as u64;
+    let ends = program.functions.iter().skip(1).copied().chain([end]);
+    program.functions.iter().zip(ends).enumerate().map(|(number, (start, end))| {
+        let code = &program.code[(start - program.base) as usize..(end - program.base) as usize];
+        (*start, code, number)
+    })
+}
+
+/// Names of a program's functions in the order in which they were entered.
+fn entered(program: &PtProgram, made: &[PtCall], name: &str) -> Vec<String> {
+    let number = |call: &PtCall| match call {
+        PtCall::Entry(address) => program.functions.iter().position(|start| start == address),
+        _ => None,
+    };
+    made.iter().filter_map(number).map(|number| format!("{name}_{number}")).collect()
+}
+
+fn imported_file(path: &Path) -> Shown {
+    let mut trace = Vec::new();
+    import(path, Format::PerfData, &ImportOptions::default(), &mut trace, "test").unwrap();
+    Shown::of(&trace)
+}
+
+const BASE: u64 = 0x5555_5555_1000;
+
+/// A program's file runs; then code that a compiler generated at the same addresses does.
+#[test]
+fn generated_code_is_followed_and_named() {
+    for is_ticks in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rng = Rng::new(5);
+        let (first, second) = (PtProgram::new(&mut rng, BASE, 20), PtProgram::new(&mut rng, BASE, 20));
+        let path = folder.path().join("program");
+        std::fs::write(&path, first.elf(&[7; 20])).unwrap();
+        let dump = folder.path().join("jit-10.dump");
+        let whose = |tsc| PerfWhose { pid: 10, tid: 10, ns: PerfData::ns(tsc), cpu: 0 };
+        let mut data = PerfData::default();
+        data.info(1);
+        data.name(whose(10), "program", true);
+        let size = (first.code.len() as u64).next_multiple_of(4096);
+        data.map(whose(10), (BASE, size, 0x1000), path.to_str().unwrap(), Some(&[7; 20]));
+        data.map(whose(20_000), (0x7000_0000, 4096, 0), "/nowhere/else/jit-10.dump", None);
+        data.map(whose(30_000), (0x7100_0000, 4096, 0), "//anon", None);
+        data.switch(whose(100_000), false);
+        let mut encoder = PtEncoder::default();
+        let how = PtRun { steps: 3000, psb_period: 2048, signals: 0, interrupts: 80, overflows: 0 };
+        let mut tsc = 100_000;
+        let calls = first.run(&mut rng, how, &mut tsc, &mut encoder);
+        let mut expected = entered(&first, &calls, "function");
+        tsc += 1000;
+        // Nanoseconds of a clock that was at 77 when perf's was at 20,000 ticks, which are half as
+        // many nanoseconds.
+        let time = if is_ticks { tsc } else { 77 + (tsc - 20_000) / 2 };
+        let loads: Vec<_> = functions(&second)
+            .map(|(start, code, number)| (time, start, code, format!("jit_{number}")))
+            .collect();
+        std::fs::write(&dump, jitdump(is_ticks, 77, &loads)).unwrap();
+        tsc += 1000;
+        let calls = second.run(&mut rng, how, &mut tsc, &mut encoder);
+        expected.extend(entered(&second, &calls, "jit"));
+        data.part(0, Some(0), u32::MAX, 0, &encoder.bytes);
+        let file = folder.path().join("perf.data");
+        std::fs::write(&file, data.file()).unwrap();
+        if is_ticks && std::env::var_os("EVERYCALL_BLESS").is_some() {
+            // The fuzzer's seed.
+            let dump = std::fs::read(&dump).unwrap();
+            let seed = [&(dump.len() as u32).to_le_bytes()[..], &dump, &data.file()].concat();
+            let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/import_perf_data");
+            std::fs::write(corpus.join("generated"), seed).unwrap();
+        }
+        let shown = imported_file(&file);
+        let found: Vec<&str> = shown.calls.iter().map(|call| &*call.name).collect();
+        assert_eq!(found, expected, "{:?}", shown.notes);
+        assert_eq!((shown.losses.as_slice(), shown.orphans), (&[][..], 0), "{:?}", shown.notes);
+        // Whatever is wrong with the dump ends in gaps or missing code.
+        for seed in 0..20 {
+            let mut bytes = jitdump(is_ticks, 77, &loads);
+            mutate(&mut bytes, &mut Rng::new(seed));
+            std::fs::write(&dump, bytes).unwrap();
+            imported_file(&file);
+        }
+    }
+}
+
+/// Of some functions, only perf's map knows that they are there.
+#[test]
+fn generated_code_without_bytes_has_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rng = Rng::new(9);
+    let program = PtProgram::new(&mut rng, BASE, 30);
+    let path = folder.path().join("program");
+    std::fs::write(&path, program.elf(&[7; 20])).unwrap();
+    let known = program.functions[12];
+    let end = (BASE + program.code.len() as u64).next_multiple_of(4096);
+    let line =
+        |(start, code, number): (u64, &[u8], usize)| format!("{start:x} {:x} jit_{number}\n", code.len());
+    let text: String = functions(&program).take(12).map(line).collect();
+    let map = folder.path().join("perf-10.map");
+    std::fs::write(&map, text).unwrap();
+    let whose = |tsc| PerfWhose { pid: 10, tid: 10, ns: PerfData::ns(tsc), cpu: 0 };
+    let mut data = PerfData::default();
+    data.info(1);
+    data.name(whose(10), "program", true);
+    data.map(whose(10), (known, end - known, 0x1000 + known - BASE), path.to_str().unwrap(), Some(&[7; 20]));
+    data.switch(whose(1000), false);
+    let mut encoder = PtEncoder::default();
+    let how = PtRun { steps: 5000, psb_period: 2048, signals: 0, interrupts: 80, overflows: 0 };
+    program.run(&mut rng, how, &mut 1000, &mut encoder);
+    data.part(0, Some(0), u32::MAX, 0, &encoder.bytes);
+    let file = folder.path().join("perf.data");
+    std::fs::write(&file, data.file()).unwrap();
+    let shown = imported_file(&file);
+    let count = |name: &str| shown.calls.iter().filter(|call| call.name.starts_with(name)).count();
+    assert!(count("jit_") > 20 && count("function_") > 50, "{:?}", shown.counts());
+    assert_eq!(count("jit_") + count("function_"), shown.calls.len(), "{:?}", shown.counts());
+    assert!(!shown.notes.iter().any(|note| note.contains("don't agree")), "{:?}", shown.notes);
+    assert!(shown.notes.iter().any(|note| note.contains("perf-10.map names generated code")));
+    // A map that another process with this number wrote later.
+    std::fs::remove_file(&map).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &map).unwrap();
+    let shown = imported_file(&file);
+    assert!(shown.notes.iter().any(|note| note.contains("it is a symbolic link")), "{:?}", shown.notes);
+}
