@@ -14,6 +14,8 @@ pub struct ImportOptions {
     pub binary: Option<PathBuf>,
     /// The source's name in the trace: its path.
     pub name: String,
+    /// Threads that decode a trace of Intel PT; 0: as many as there are CPUs.
+    pub threads: usize,
     /// Where other files of the recording may lie; [`crate::import`] says the source's folder.
     pub folder: Option<PathBuf>,
     /// When the source was written; [`crate::import`] says it.

@@ -1,6 +1,6 @@
 //! Calls of a thread, from its branches.
 
-use crate::code::{Block, Kind};
+use crate::code::{Kind, Place};
 
 /// The most open calls of a thread.
 const DEPTH_MAX: usize = 1 << 16;
@@ -54,11 +54,11 @@ pub struct Calls {
 
 impl Calls {
     /// A call.
-    pub fn call(&mut self, ticks: u64, to: &Block, return_to: u64, sink: &mut impl CallSink) {
+    pub fn call(&mut self, ticks: u64, to: &Place, return_to: u64, sink: &mut impl CallSink) {
         self.push(ticks, to, return_to, sink);
     }
 
-    fn push(&mut self, ticks: u64, to: &Block, return_to: u64, sink: &mut impl CallSink) {
+    fn push(&mut self, ticks: u64, to: &Place, return_to: u64, sink: &mut impl CallSink) {
         if self.frames.len() >= DEPTH_MAX {
             self.gap(ticks, sink);
         }
@@ -91,7 +91,7 @@ impl Calls {
     }
 
     /// A return.
-    pub fn ret(&mut self, ticks: u64, from: &Block, to: &Block, sink: &mut impl CallSink) {
+    pub fn ret(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
         match self.frames.last() {
             Some(frame) if frame.return_to == to.start || frame.return_to == 0 => self.pop(ticks, sink),
             None if to.begins_function() => self.tail(ticks, from, to, sink),
@@ -112,14 +112,14 @@ impl Calls {
     }
 
     /// A jump to another function, or by a register.
-    pub fn jump(&mut self, ticks: u64, from: &Block, to: &Block, sink: &mut impl CallSink) {
+    pub fn jump(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
         if to.function != from.function {
             self.land(ticks, from, to, sink);
         }
     }
 
     /// A jump to another function, or a return that none of the open calls expects.
-    fn land(&mut self, ticks: u64, from: &Block, to: &Block, sink: &mut impl CallSink) {
+    fn land(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
         if to.function == 0 || to.begins_function() {
             return self.tail(ticks, from, to, sink);
         }
@@ -138,7 +138,7 @@ impl Calls {
         }
     }
 
-    fn tail(&mut self, ticks: u64, from: &Block, to: &Block, sink: &mut impl CallSink) {
+    fn tail(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
         match self.frames.last().copied() {
             Some(frame) => {
                 self.pop(ticks, sink);
@@ -158,7 +158,7 @@ impl Calls {
     }
 
     /// The program goes on here.
-    pub fn enter(&mut self, ticks: u64, to: &Block, sink: &mut impl CallSink) {
+    pub fn enter(&mut self, ticks: u64, to: &Place, sink: &mut impl CallSink) {
         let at = to.start;
         let left = std::mem::take(&mut self.left);
         if let LastPlace::At(from, next) = left {

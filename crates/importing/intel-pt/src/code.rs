@@ -74,7 +74,26 @@ impl Block {
         behind: UNLINKED,
     };
 
-    /// Whether its first address is a function's.
+    /// Where it begins.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        Place { start: self.start, function: self.function, kind: self.kind }
+    }
+}
+
+/// A place of a program, without what is needed to go on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its address.
+    pub start: u64,
+    /// The first address of the function; 0 if it isn't known.
+    pub function: u64,
+    /// How the code up to the next branch ends.
+    pub kind: Kind,
+}
+
+impl Place {
+    /// Whether its address is a function's first.
     #[must_use]
     pub fn begins_function(&self) -> bool {
         self.function == self.start

@@ -70,9 +70,12 @@ pub struct Flow {
     /// The time.
     pub clock: Clock,
     state: State,
+    /// The block's first address.
+    start: u64,
     /// The address within the block, from which on it is run.
     address: u64,
-    generation: u32,
+    /// That of the blocks; `None` if the block has to be found again.
+    generation: Option<u32>,
     last_ip: u64,
     /// Conditional branches that are known and haven't been met, the first one in the highest bit.
     bits: u64,
@@ -102,8 +105,9 @@ impl Flow {
         Flow {
             clock: Clock::new(rates),
             state: State::Lost,
+            start: 0,
             address: 0,
-            generation: 0,
+            generation: None,
             last_ip: 0,
             bits: 0,
             count: 0,
@@ -121,6 +125,17 @@ impl Flow {
     #[must_use]
     pub fn is_inside(&self) -> bool {
         matches!(self.state, State::At(_))
+    }
+
+    /// Where the program is, if that is known.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// What follows is decoded with other blocks.
+    pub fn forget_blocks(&mut self) {
+        self.generation = None;
     }
 
     /// Whether packets before the next PSB say nothing.
@@ -204,10 +219,11 @@ impl Flow {
 
     /// Whether the place in the program is known. Blocks that were forgotten are found again.
     fn is_placed<I: Image>(&mut self, code: &mut Code, image: &I) -> bool {
-        if self.generation != code.generation() {
-            self.generation = code.generation();
+        if self.generation != Some(code.generation()) {
+            self.generation = Some(code.generation());
             if self.is_inside() {
-                self.state = State::At(code.at(image, self.address));
+                // What follows must not depend on when blocks were forgotten.
+                self.state = State::At(code.at(image, self.start));
             }
         }
         self.is_inside()
@@ -215,16 +231,17 @@ impl Flow {
 
     fn place<I: Image>(&mut self, address: u64, code: &mut Code, image: &I) -> u32 {
         code.begin();
-        self.generation = code.generation();
+        self.generation = Some(code.generation());
         let index = code.at(image, address);
         self.state = State::At(index);
-        self.address = address;
+        (self.start, self.address) = (address, address);
         index
     }
 
     fn go(&mut self, index: u32, code: &Code) {
         self.state = State::At(index);
-        self.address = code.block(index).map_or(0, |block| block.start);
+        self.start = code.block(index).map_or(0, |block| block.start);
+        self.address = self.start;
     }
 
     /// The program goes on at this address.

@@ -31,6 +31,6 @@ mod packet;
 
 pub use calls::{CallSink, Calls};
 pub use clock::{Clock, Rates};
-pub use code::{Block, Code, Image, Kind};
+pub use code::{Block, Code, Image, Kind, Place};
 pub use flow::{Flow, Gap, Sink};
 pub use packet::{Ip, Packet, PacketError, Packets, find_psb};

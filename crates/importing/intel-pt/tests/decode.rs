@@ -56,19 +56,19 @@ struct Thread {
 
 impl Sink for Thread {
     fn call(&mut self, ticks: u64, to: &Block, return_to: u64) {
-        self.calls.call(ticks, to, return_to, &mut self.found);
+        self.calls.call(ticks, &to.place(), return_to, &mut self.found);
     }
     fn ret(&mut self, ticks: u64, from: &Block, to: &Block) {
-        self.calls.ret(ticks, from, to, &mut self.found);
+        self.calls.ret(ticks, &from.place(), &to.place(), &mut self.found);
     }
     fn jump(&mut self, ticks: u64, from: &Block, to: &Block) {
-        self.calls.jump(ticks, from, to, &mut self.found);
+        self.calls.jump(ticks, &from.place(), &to.place(), &mut self.found);
     }
     fn leave(&mut self, _ticks: u64, from: u64, next: u64) {
         self.calls.leave(from, next);
     }
     fn enter(&mut self, ticks: u64, to: &Block) {
-        self.calls.enter(ticks, to, &mut self.found);
+        self.calls.enter(ticks, &to.place(), &mut self.found);
     }
     fn gap(&mut self, ticks: u64, why: Gap) {
         self.found.gaps.push(why);

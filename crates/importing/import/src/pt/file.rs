@@ -47,6 +47,19 @@ pub(crate) struct FileName {
     pub build_id: Vec<u8>,
 }
 
+/// Whether a path is that of a jitdump file.
+pub(crate) fn is_dump(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let digits = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    digits.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+}
+
+/// Whether a path is that of a file which `perf inject --jit` made of a jitdump file.
+pub(crate) fn is_injected(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    name.starts_with(b"jitted-") && name.ends_with(b".so")
+}
+
 /// A part of the trace of a CPU or thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {

@@ -4,11 +4,12 @@
 //! has recorded. `perf-PID.map` has names alone, and doesn't say which process with this number it
 //! is of. Both are looked for beside perf's file first, then where the process left them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{BufReader, Cursor, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use everycall_jit::{Code, Table, jitdump, perf_map};
@@ -32,8 +33,15 @@ pub(crate) struct Generated {
     folder: Option<PathBuf>,
     /// When perf's file was written.
     written: Option<SystemTime>,
-    pub notes: Vec<String>,
+    read: Mutex<Left>,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+struct Left {
     dumps: FxHashMap<Vec<u8>, Option<Arc<Vec<u8>>>>,
+    /// By the process for which files were read, as several threads read them.
+    notes: BTreeSet<(usize, String)>,
 }
 
 /// A process whose code is wanted.
@@ -56,39 +64,44 @@ pub(crate) struct Found {
     pub lost: u64,
 }
 
-/// Whether a path is that of a jitdump file.
-pub(crate) fn is_dump(path: &[u8]) -> bool {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let digits = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
-    digits.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
-}
-
-/// Whether a path is that of a file which `perf inject --jit` made of a jitdump file.
-pub(crate) fn is_injected(path: &[u8]) -> bool {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    name.starts_with(b"jitted-") && name.ends_with(b".so")
-}
-
 impl Generated {
     /// Those beside perf's file, which is in `folder` and was last written at that time.
     pub fn new(folder: Option<PathBuf>, written: Option<SystemTime>) -> Generated {
         Generated { folder, written, ..Generated::default() }
     }
 
-    pub fn find(&mut self, wanted: &Wanted, clocks: &Clocks) -> Found {
+    /// Code of the process with this index.
+    pub fn find(&self, index: usize, wanted: &Wanted, clocks: &Clocks) -> Found {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut table, mut found) = (Table::default(), Found::default());
+        let mut search = Search { files: self, read: &mut read, index };
         for (pid, has_ended) in &wanted.pids {
-            self.read_map(*pid, *has_ended, &mut table);
+            search.read_map(*pid, *has_ended, &mut table);
         }
         for (path, from) in &wanted.dumps {
-            self.read_dump(path, *from, clocks, &mut table, &mut found.maps);
+            search.read_dump(path, *from, clocks, &mut table, &mut found.maps);
         }
         (found.names, found.lost) = table.finish();
         found
     }
 
+    /// What is wrong with files.
+    pub fn notes(&self) -> Vec<String> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.notes.iter().map(|(_, note)| note.clone()).collect()
+    }
+}
+
+/// A search for the files of one process.
+struct Search<'g> {
+    files: &'g Generated,
+    read: &'g mut Left,
+    index: usize,
+}
+
+impl Search<'_> {
     fn read_map(&mut self, pid: u32, has_ended: bool, table: &mut Table) {
-        let Some(folder) = self.folder.clone() else { return };
+        let Some(folder) = self.files.folder.clone() else { return };
         let name = format!("perf-{pid}.map");
         for path in [folder.join(&name), Path::new(FOLDER).join(&name)] {
             let (file, data) = match open_code_file(&path) {
@@ -99,7 +112,7 @@ impl Generated {
                     continue;
                 }
             };
-            let latest = self.written.map(|written| written + LATER_MAX).filter(|_| has_ended);
+            let latest = self.files.written.map(|written| written + LATER_MAX).filter(|_| has_ended);
             if latest.is_some_and(|latest| data.modified().is_ok_and(|time| time > latest)) {
                 self.note(&path, "was not read: it was written after the process had ended");
                 continue;
@@ -141,11 +154,11 @@ impl Generated {
 
     /// The bytes of a jitdump file.
     fn dump(&mut self, path: &[u8]) -> Option<Arc<Vec<u8>>> {
-        if let Some(known) = self.dumps.get(path) {
+        if let Some(known) = self.read.dumps.get(path) {
             return known.clone();
         }
         let recorded = Path::new(OsStr::from_bytes(path));
-        let beside = self.folder.as_ref().and_then(|folder| Some(folder.join(recorded.file_name()?)));
+        let beside = self.files.folder.as_ref().and_then(|folder| Some(folder.join(recorded.file_name()?)));
         let places = beside.into_iter().chain(recorded.is_absolute().then(|| recorded.to_owned()));
         let mut found = None;
         for place in places {
@@ -165,15 +178,13 @@ impl Generated {
         if found.is_none() {
             self.note(recorded, "can't be read: calls in the code that it has are missing");
         }
-        self.dumps.insert(path.to_vec(), found.clone());
+        self.read.dumps.insert(path.to_vec(), found.clone());
         found
     }
 
     fn note(&mut self, path: &Path, what: &str) {
         let path = path.to_string_lossy();
         let note = format!("{} {what}", everycall_io::terminal::line(&path));
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
+        self.read.notes.insert((self.index, note));
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everycall_intel_pt::{Code as Blocks, Image};
 use everycall_machine::vdso;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SymbolKind};
 use rustc_hash::FxHashMap;
 
-use super::file::FileName;
+use super::file::{FileName, is_dump};
 
 /// The largest program or library that is read.
 const FILE_MAX: u64 = 4 << 30;
@@ -125,15 +125,22 @@ fn whole_name(name: &[u8]) -> &[u8] {
 }
 
 /// Files that were mapped into any process.
+#[derive(Debug)]
 pub(crate) struct Files {
     names: Vec<FileName>,
-    loaded: FxHashMap<u32, Option<Arc<CodeFile>>>,
-    pub notes: Vec<String>,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Debug, Default)]
+struct Loaded {
+    files: FxHashMap<u32, Option<Arc<CodeFile>>>,
+    /// By the file's number, as several threads load files.
+    notes: BTreeMap<u32, String>,
 }
 
 impl Files {
     pub fn new(names: Vec<FileName>) -> Files {
-        Files { names, loaded: FxHashMap::default(), notes: Vec::new() }
+        Files { names, loaded: Mutex::default() }
     }
 
     pub fn name(&self, number: u32) -> Option<&FileName> {
@@ -145,72 +152,79 @@ impl Files {
         let path = self.name(number).map_or(&b""[..], |name| &name.path);
         path.is_empty()
             || [&b"//"[..], b"[heap", b"[stack", b"[anon"].iter().any(|text| path.starts_with(text))
-            || super::generated::is_dump(path)
+            || is_dump(path)
     }
 
     /// The file with this number, if the build that ran is there.
-    pub fn load(&mut self, number: u32) -> Option<Arc<CodeFile>> {
-        if let Some(file) = self.loaded.get(&number) {
+    pub fn load(&self, number: u32) -> Option<Arc<CodeFile>> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = loaded.files.get(&number) {
             return file.clone();
         }
         let name = self.names.get(number as usize).cloned().unwrap_or_default();
-        let found = self.find(&name).map(Arc::new);
-        self.loaded.insert(number, found.clone());
+        let mut note = None;
+        let found = find(&name, &mut note).map(Arc::new);
+        loaded.notes.extend(note.map(|note| (number, note)));
+        loaded.files.insert(number, found.clone());
         found
     }
 
-    fn find(&mut self, name: &FileName) -> Option<CodeFile> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = Path::new(std::ffi::OsStr::from_bytes(&name.path));
-        let shown = everycall_io::terminal::line(&String::from_utf8_lossy(&name.path)).into_owned();
-        let hex: String = name.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Where perf keeps copies of what it recorded.
-        let kept = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".debug"));
-        if let Some(kept) = kept.filter(|_| hex.len() > 2) {
-            let below = kept.join(".build-id").join(&hex[..2]).join(&hex[2..]);
-            for file in ["elf", "vdso"] {
-                let bytes = everycall_io::infile::read(&below.join(file), FILE_MAX).ok();
-                let found = bytes.and_then(CodeFile::new).filter(|file| file.build_id == name.build_id);
-                if found.is_some() {
-                    return found;
-                }
-            }
-        }
-        if name.path.starts_with(b"[vdso") {
-            let own = vdso().and_then(CodeFile::new);
-            let found = own.filter(|file| name.build_id.is_empty() || file.build_id == name.build_id);
-            if found.is_none() {
-                self.notes.push(
-                    "the kernel's vdso isn't that of the recording: calls in it are missing".to_owned(),
-                );
-            }
-            return found;
-        }
-        if !name.path.starts_with(b"/") || name.path.starts_with(b"//") {
-            return None;
-        }
-        let bytes = match everycall_io::infile::read(path, FILE_MAX) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                self.notes.push(format!("{shown} can't be read ({error}): calls in it are missing"));
-                return None;
-            }
-        };
-        let Some(file) = CodeFile::new(bytes) else {
-            self.notes.push(format!("{shown} is no program or library: calls in it are missing"));
-            return None;
-        };
-        if !name.build_id.is_empty() && !file.build_id.is_empty() && file.build_id != name.build_id {
-            let its: String = file.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-            self.notes.push(format!(
-                "{shown} is another build than the one that ran (build id {its} instead of {hex}): calls in it are missing"
-            ));
-            return None;
-        }
-        Some(file)
+    /// What is wrong with files.
+    pub fn notes(&self) -> Vec<String> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.notes.values().cloned().collect()
     }
 }
 
+/// The file with this name, if the build that ran is there.
+fn find(name: &FileName, note: &mut Option<String>) -> Option<CodeFile> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = Path::new(std::ffi::OsStr::from_bytes(&name.path));
+    let shown = everycall_io::terminal::line(&String::from_utf8_lossy(&name.path)).into_owned();
+    let hex: String = name.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Where perf keeps copies of what it recorded.
+    let kept = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".debug"));
+    if let Some(kept) = kept.filter(|_| hex.len() > 2) {
+        let below = kept.join(".build-id").join(&hex[..2]).join(&hex[2..]);
+        for file in ["elf", "vdso"] {
+            let bytes = everycall_io::infile::read(&below.join(file), FILE_MAX).ok();
+            let found = bytes.and_then(CodeFile::new).filter(|file| file.build_id == name.build_id);
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    if name.path.starts_with(b"[vdso") {
+        let own = vdso().and_then(CodeFile::new);
+        let found = own.filter(|file| name.build_id.is_empty() || file.build_id == name.build_id);
+        if found.is_none() {
+            *note = Some("the kernel's vdso isn't that of the recording: calls in it are missing".to_owned());
+        }
+        return found;
+    }
+    if !name.path.starts_with(b"/") || name.path.starts_with(b"//") {
+        return None;
+    }
+    let bytes = match everycall_io::infile::read(path, FILE_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            *note = Some(format!("{shown} can't be read ({error}): calls in it are missing"));
+            return None;
+        }
+    };
+    let Some(file) = CodeFile::new(bytes) else {
+        *note = Some(format!("{shown} is no program or library: calls in it are missing"));
+        return None;
+    };
+    if !name.build_id.is_empty() && !file.build_id.is_empty() && file.build_id != name.build_id {
+        let its: String = file.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        *note = Some(format!(
+            "{shown} is another build than the one that ran (build id {its} instead of {hex}): calls in it are missing"
+        ));
+        return None;
+    }
+    Some(file)
+}
 /// A file, mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
@@ -230,51 +244,84 @@ impl Map {
     }
 }
 
-/// Code of a process.
+/// Code of a process at all times.
 #[derive(Debug, Default)]
-pub(crate) struct Space {
-    pub maps: Maps,
-    /// Those that replace others later, the next one last.
-    later: Vec<Map>,
-    pub blocks: Blocks,
+pub(crate) struct Code {
+    /// What replaces nothing: it may be known from the beginning, as times have bounds.
+    first: Arc<Maps>,
+    /// What replaces others, in the order of time.
+    later: Arc<Vec<Map>>,
 }
 
-impl Space {
-    /// A process with these mapped files, in the order of their times. They are read from here on.
-    pub fn new(maps: Vec<Map>, files: &mut Files) -> Space {
-        let mut space = Space::default();
+impl Code {
+    /// A process with these mapped files, in the order of their times. They are read.
+    pub fn new(maps: Vec<Map>, files: &Files) -> Code {
+        let (mut first, mut later) = (Maps::default(), Vec::new());
         let mut taken = Ranges::default();
-        for map in maps.into_iter().filter(|map| map.start < map.end) {
+        for mut map in maps.into_iter().filter(|map| map.start < map.end) {
             let is_free = taken.is_free(map.start, map.end);
             // Memory that replaces nothing has nothing to be read.
             if is_free && !map.is_generated() && files.is_memory(map.number) {
                 continue;
             }
             taken.add(map.start, map.end);
-            // A mapping that replaces nothing may be known from the beginning: times have bounds.
-            if is_free { space.insert(map, files) } else { space.later.push(map) }
+            if map.file.is_none() {
+                map.file = files.load(map.number);
+            }
+            if is_free { first.insert(map) } else { later.push(map) }
         }
-        space.later.reverse();
-        space
+        Code { first: Arc::new(first), later: Arc::new(later) }
+    }
+}
+
+/// Code of a process at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    pub maps: Arc<Maps>,
+    pub blocks: Blocks,
+    first: Arc<Maps>,
+    later: Arc<Vec<Map>>,
+    /// How many of them are mapped.
+    next: usize,
+}
+
+impl Space {
+    /// A process at its beginning.
+    pub fn new(code: &Code) -> Space {
+        Space {
+            maps: code.first.clone(),
+            blocks: Blocks::default(),
+            first: code.first.clone(),
+            later: code.later.clone(),
+            next: 0,
+        }
     }
 
-    fn insert(&mut self, mut map: Map, files: &mut Files) {
-        if map.file.is_none() {
-            map.file = files.load(map.number);
+    /// Maps what was mapped at this time. Returns whether that is something else than before.
+    #[inline]
+    pub fn reach(&mut self, ticks: u64) -> bool {
+        let is_early = self.later.get(self.next).is_none_or(|map| map.from > ticks);
+        let is_late = || self.later.get(self.next.wrapping_sub(1)).is_none_or(|map| map.from <= ticks);
+        if is_early && is_late() {
+            return false;
         }
-        self.maps.insert(map);
+        self.go(ticks);
+        true
     }
 
-    /// Maps what was mapped up to this time. Returns whether anything was.
-    pub fn reach(&mut self, ticks: u64, files: &mut Files) -> bool {
-        let mut has_changed = false;
-        while self.later.last().is_some_and(|map| map.from <= ticks) {
-            let Some(map) = self.later.pop() else { break };
+    #[cold]
+    fn go(&mut self, ticks: u64) {
+        let wanted = self.later.partition_point(|map| map.from <= ticks);
+        if wanted < self.next {
+            self.maps = self.first.clone();
+            self.blocks.clear();
+            self.next = 0;
+        }
+        for map in self.later.get(self.next..wanted).unwrap_or_default() {
             self.blocks.forget(map.start, map.end);
-            self.insert(map, files);
-            has_changed = true;
+            Arc::make_mut(&mut self.maps).insert(map.clone());
         }
-        has_changed
+        self.next = wanted;
     }
 }
 
@@ -299,7 +346,7 @@ impl Ranges {
 }
 
 /// The mapped files of a process, by their first addresses; none overlap.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Maps(BTreeMap<u64, Map>);
 
 impl Maps {
@@ -389,8 +436,8 @@ mod tests {
 
     #[test]
     fn this_systems_vdso_is_code() {
-        let mut files = Files::new(vec![FileName { path: b"[vdso]".to_vec(), build_id: Vec::new() }]);
+        let files = Files::new(vec![FileName { path: b"[vdso]".to_vec(), build_id: Vec::new() }]);
         let file = files.load(0).unwrap();
-        assert!(file.functions.len() > 2 && file.bytes.len() > 1000, "{:?}", files.notes);
+        assert!(file.functions.len() > 2 && file.bytes.len() > 1000, "{:?}", files.notes());
     }
 }

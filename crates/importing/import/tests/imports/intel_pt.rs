@@ -1,8 +1,9 @@
 //! perf's own files with traces of Intel PT: of programs made at random, whose calls are known.
 
+use std::io::Cursor;
 use std::path::Path;
 
-use everycall_import::{Format, ImportOptions, import};
+use everycall_import::{Format, ImportOptions, import, import_bytes};
 use everycall_synth::{PerfData, PerfWhose, PtCall, PtEncoder, PtProgram, PtRun, Rng, mutate};
 
 use super::{Shown, imported};
@@ -10,6 +11,16 @@ use super::{Shown, imported};
 /// perf's own file of a program made at random, whose file is in `folder`: two threads on one CPU
 /// and a forked process on another. Returns the calls of each thread as well.
 fn perf_data(folder: &Path, change: impl Fn(&mut PerfData)) -> (Vec<u8>, Vec<(u32, Vec<PtCall>)>) {
+    perf_data_of(folder, 5000, 0, change)
+}
+
+/// So many instructions of each thread; packets are lost at one of `overflows`.
+fn perf_data_of(
+    folder: &Path,
+    steps: u64,
+    overflows: u64,
+    change: impl Fn(&mut PerfData),
+) -> (Vec<u8>, Vec<(u32, Vec<PtCall>)>) {
     let base = 0x5555_5555_1000;
     let mut rng = Rng::new(11);
     let program = PtProgram::new(&mut rng, base, 30);
@@ -36,7 +47,7 @@ fn perf_data(folder: &Path, change: impl Fn(&mut PerfData)) -> (Vec<u8>, Vec<(u3
         for (pid, tid) in runs {
             data.switch(whose(*pid, *tid, tsc, cpu), false);
             tsc += 1000;
-            let how = PtRun { steps: 5000, psb_period: 2048, signals: 900, interrupts: 80, overflows: 0 };
+            let how = PtRun { steps, psb_period: 2048, signals: 900, interrupts: 80, overflows };
             threads.push((*tid, program.run(&mut rng, how, &mut tsc, &mut encoder)));
             tsc += 1000;
             data.switch(whose(*pid, *tid, tsc, cpu), true);
@@ -48,10 +59,38 @@ fn perf_data(folder: &Path, change: impl Fn(&mut PerfData)) -> (Vec<u8>, Vec<(u3
     (data.file(), threads)
 }
 
+/// A trace of several pieces comes out the same, however many threads decode it, and whatever is
+/// damaged.
+#[test]
+fn any_number_of_threads_decodes_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bytes, _) = perf_data_of(folder.path(), 60_000, 5000, |_| {});
+    let trace = |bytes: &[u8], threads| {
+        let mut trace = Vec::new();
+        let options = ImportOptions { threads, ..ImportOptions::default() };
+        let done = import_bytes(Cursor::new(bytes), Format::PerfData, &options, &mut trace, "test");
+        (done.map_err(|error| error.to_string()).map(|summary| summary.warnings), trace)
+    };
+    for seed in 0..4 {
+        let mut bytes = bytes.clone();
+        if seed > 0 {
+            let mut end = bytes.split_off(bytes.len() / 2);
+            mutate(&mut end, &mut Rng::new(seed));
+            bytes.extend(end);
+        }
+        let one = trace(&bytes, 1);
+        for threads in [2, 5] {
+            assert!(trace(&bytes, threads) == one, "seed {seed}, {threads} threads: {:?}", one.0);
+        }
+    }
+}
+
 #[test]
 fn intel_pt_of_several_threads_cpus_and_processes() {
     let folder = tempfile::tempdir().unwrap();
-    let (bytes, threads) = perf_data(folder.path(), |_| {});
+    // A CPU's trace is decoded in several pieces.
+    let (bytes, threads) = perf_data_of(folder.path(), 60_000, 0, |_| {});
+    assert!(bytes.len() > 100_000, "{}", bytes.len());
     let shown = imported(Format::PerfData, &bytes).unwrap();
     assert_eq!(shown.processes, [(10, "program".to_owned()), (20, "program".to_owned())]);
     assert_eq!((shown.losses.as_slice(), shown.orphans), (&[][..], 0), "{:?}", shown.notes);
