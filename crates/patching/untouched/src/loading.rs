@@ -99,7 +99,7 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Finds it, or says why it can't be watched.
+    /// Finds it, or says why its function can't lead elsewhere.
     pub(crate) fn of(process: &Process, maps: &[Mapping]) -> Result<Loader, String> {
         let loader = maps.iter().filter(|mapping| mapping.is_executable).find(|mapping| {
             let name = Path::new(&mapping.name).file_name().unwrap_or_default().to_string_lossy();
