@@ -206,7 +206,7 @@ const VARIABLES: &str = "environ";
 /// The entry that the dynamic linker keeps for debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
-const WEAK: [&str; 14] = [
+const WEAK: [&str; 16] = [
     "everycall_starts_off",
     "everycall_xray_entry",
     "everycall_xray_exit",
@@ -221,6 +221,8 @@ const WEAK: [&str; 14] = [
     "__rseq_size",
     "__register_atfork",
     "pthread_atfork",
+    "__errno_location",
+    OBJECTS,
 ];
 
 fn main() {

@@ -699,6 +699,122 @@ fn values_of_a_c_library_have_its_prototypes() {
     }
 }
 
+const FAILING_C: &str = r#"
+#include <errno.h>
+#define EXPORTED __attribute__((visibility("default"), noinline))
+/* What C libraries have, and only they. */
+__attribute__((visibility("hidden"))) void __libc_start_main(void) {}
+EXPORTED int __libc_close(int fd) { errno = fd / 2; return fd % 2 ? -1 : fd; }
+EXPORTED void *__libc_fopen(const char *path, const char *mode) { errno = path[0]; return mode[0] == 'r' ? 0 : (void *)path; }
+EXPORTED void *__libc_mmap(void *at, unsigned long length, int a, int b, int c, long d) { errno = length; return (void *)-1; }
+EXPORTED int __libc_strcmp(const char *a, const char *b) { errno = EINVAL; return -1; }
+"#;
+
+/// Writes down what each call has to be shown as, by its own `errno`, which must be as it was.
+const USES_FAILING_C: &str = r#"
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+int __libc_close(int), __libc_strcmp(const char *, const char *);
+void *__libc_fopen(const char *, const char *), *__libc_mmap(void *, unsigned long, int, int, int, long);
+__attribute__((noinline)) long save(int n) { errno = n; __asm__ volatile("" ::: "memory"); return n % 3 ? n : -1; }
+static const char *const NAMES[] = {"0", "EPERM", "ENOENT", "ESRCH", "EINTR", "EIO", "ENXIO", "E2BIG"};
+enum { ROUNDS = 300, EACH = 4 };
+static char lines[3][ROUNDS * EACH][80];
+static void *calls(void *number) {
+    char (*line)[80] = lines[(long)number];
+    for (int i = 0; i < ROUNDS; i++) {
+        int n = (i * 5 + (int)(long)number) % 8;
+        const char *name = NAMES[n];
+        int closed = __libc_close(2 * n + i % 2);
+        if (errno != n) abort();
+        sprintf(*line++, "close(fd=%d) = %d%s%s", 2 * n + i % 2, closed, closed < 0 && n ? " " : "", closed < 0 && n ? name : "");
+        char path[2] = {(char)n, 0};
+        void *file = __libc_fopen(path, i % 3 ? "r" : "w");
+        if (errno != n) abort();
+        if (file) sprintf(*line++, "fopen(mode=\"w\") = %p", file);
+        else sprintf(*line++, "fopen(mode=\"r\") = null%s%s", n ? " " : "", n ? name : "");
+        __libc_mmap(0, n, 0, 0, 0, 0);
+        if (errno != n) abort();
+        sprintf(*line++, "mmap(length=%d) = 0xffffffffffffffff%s%s", n, n ? " " : "", n ? name : "");
+        long saved = save(n);
+        if (errno != n) abort();
+        if (saved < 0) sprintf(*line++, "save(n=%d) = -1 %s", n, name);
+        else sprintf(*line++, "save(n=%d) = (returned=%ld, errno=%s)", n, saved, name);
+    }
+    return NULL;
+}
+int main(void) {
+    pthread_t threads[3];
+    for (long i = 0; i < 3; i++) pthread_create(&threads[i], NULL, calls, (void *)i);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < ROUNDS * EACH; j++) puts(lines[i][j]);
+    __libc_strcmp("a", "b");
+    puts("strcmp(left=\"a\", right=\"b\") = -1");
+    return 0;
+}
+"#;
+
+/// Beside a result by which a function of the C library fails stands the thread's own error, as the
+/// program writes it down. Other functions have it if it is asked for.
+#[test]
+fn errors_of_functions_that_fail() {
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let label = mode.label();
+        let place = Place::new(&format!("values_errors_{label}"));
+        place.write("failing.c", FAILING_C);
+        place.write("fails.c", USES_FAILING_C);
+        place.build(mode, &["-O2", "-w", "-shared", "-fPIC", "failing.c"], "libfailing.so");
+        let flags = ["-O2", "-g", "-w", "-pthread", "fails.c", "-L.", "-lfailing", "-Wl,-rpath,$ORIGIN"];
+        let program = place.build(mode, &flags, "fails");
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", "--ring-size", "16M", "-o", "trace.ect"]);
+        for values in ["__libc_close", "__libc_fopen(mode)", "__libc_mmap(length)", "__libc_strcmp", "save"] {
+            command.args(["--args", values]);
+        }
+        command.args(["--results", "__libc_*", "--results", "save(returned, errno)", "--"]);
+        let written = successful(command.arg(&program));
+        let mut expected: Vec<&str> = written.lines().collect();
+        let shown = successful(place.command(everycall()).args(["replay", "trace.ect"]));
+        let call = |line: &'_ str| -> Option<String> {
+            let line = line.split_once(" ms ")?.1.trim_start();
+            let is_meant = line.starts_with("__libc_") || line.starts_with("save(");
+            let (call, _) = line.rsplit_once("  ").filter(|_| is_meant)?;
+            Some(call.trim_end().trim_start_matches("__libc_").to_owned())
+        };
+        let mut found: Vec<String> = shown.lines().filter_map(call).collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found.len(), expected.len(), "{label}: {shown}");
+        assert!(found.iter().eq(&expected), "{label}: {found:?} {expected:?}");
+        // Conditions, tables and SQL have it, too.
+        let count = |text: &str| expected.iter().filter(|line| line.contains(text)).count();
+        let chosen = successful(place.command(everycall()).args([
+            "replay",
+            "--where",
+            "returned == -1 and errno == ENOENT",
+            "trace.ect",
+        ]));
+        let chosen: Vec<String> = chosen.lines().filter_map(call).collect();
+        let wanted = |line: &&&str| line.ends_with("= -1 ENOENT");
+        assert_eq!(chosen.len(), expected.iter().filter(wanted).count(), "{label}");
+        let query = "select count(*) from slices where arg(result, 'errno') = 'EINTR'";
+        let sums =
+            successful(place.command(everycall()).args(["sql", "--format", "csv", "trace.ect", query]));
+        assert_eq!(sums.lines().nth(1), Some(&*count("EINTR").to_string()), "{label}");
+        // Only calls that fail so are kept.
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", "--ring-size", "16M", "--results", "save(errno) if errno == E2BIG"]);
+        successful(command.args(["-o", "some.ect", "--"]).arg(&program));
+        let shown = successful(place.command(everycall()).args(["replay", "some.ect"]));
+        let found = shown.lines().filter(|line| line.contains(" = E2BIG")).count();
+        assert_eq!(found, expected.iter().filter(|line| line.starts_with("save(n=7)")).count(), "{label}");
+        assert!(!shown.contains(" = EIO"), "{label}");
+    }
+}
+
 const COUNTED_C: &str = r#"
 #include <pthread.h>
 #include <stdio.h>

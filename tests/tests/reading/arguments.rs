@@ -111,6 +111,8 @@ fn mistakes_end_before_the_program_starts() {
         ("--args", "main@arg1/i32", "uftrace"),
         ("--args", "main(", "main("),
         ("--results", "", ""),
+        ("--results", "main(count)", "`count` isn't known any more when the function returns"),
+        ("--results", "main(arg1:int)", "`arg1` isn't known any more when the function returns"),
     ] {
         let mut command = place.command(everycall());
         let output = command.args(["record", "-o", "no.ect", option, value]).arg(&program).output().unwrap();

@@ -1,7 +1,7 @@
 //! Instructions with labels, made into a program.
 
 use everycall_format::Wire;
-use everycall_format::capture::{Instruction, MAGIC, ProgramHeader, REGISTERS, operation};
+use everycall_format::capture::{ERRNO, Instruction, MAGIC, ProgramHeader, REGISTERS, operation, status};
 
 /// A place in the program that isn't known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,7 @@ impl Builder {
         let Some([item, load, emit]) = self.instructions.get(start..) else { return false };
         let is_register = item.operation == operation::ITEM
             && load.operation == operation::REGISTER
+            && load.size != ERRNO
             && (operation::EMIT, load.target) == (emit.operation, emit.left);
         if !is_register {
             return false;
@@ -89,6 +90,14 @@ impl Builder {
     /// Begins an item that ends at a label.
     pub(crate) fn item(&mut self, end: Label) {
         self.jump(operation::ITEM, 0, end);
+    }
+
+    /// An item without a value, which ends at a label.
+    pub(crate) fn absent_item(&mut self, end: Label) {
+        self.item(end);
+        if let Some(item) = self.instructions.last_mut() {
+            item.value = u64::from(status::ABSENT);
+        }
     }
 
     pub(crate) fn constant(&mut self, value: u64) -> u8 {

@@ -1,7 +1,9 @@
 //! From expressions to a program.
 
 use everycall_capture::Program;
-use everycall_format::capture::{OUTPUT_MAX, UNTIL_ZERO, calculation, operation, register};
+use everycall_format::capture::{
+    ERRNO, OUTPUT_MAX, UNTIL_ZERO, calculation, comparison, operation, register,
+};
 
 use crate::arch::{INTEGERS, VECTORS};
 use crate::builder::Builder;
@@ -13,8 +15,8 @@ use crate::secrets::Secrets;
 use crate::signature::Signature;
 use crate::syntax::{Expression, Node};
 use crate::types::{Kind, Member, Type, TypeId, Types};
-use everycall_values::CALL_SITE;
 use everycall_values::layout::{Content, Item, Layout, Missing, Shape};
+use everycall_values::{CALL_SITE, ERROR};
 
 /// Names that are offered in an error.
 const OFFERED_MAX: usize = 8;
@@ -153,7 +155,7 @@ pub(crate) fn item_name(it: &Expression) -> &str {
 pub(crate) struct Compiler<'t, 'd, 'a> {
     pub types: Option<&'t mut Types<'d, 'a>>,
     pub signature: Option<Signature>,
-    /// Facts about it without debugging information.
+    /// The C library's, for facts that debugging information lacks.
     pub prototype: Option<Prototype>,
     pub moment: Moment,
     pub options: &'t CaptureOptions,
@@ -273,10 +275,11 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         if let Some(prototype) = self.prototype.clone().filter(|_| self.signature.is_none()) {
             if self.moment == Moment::Exit {
                 let nowhere = Expression { node: Node::Result, span: 0..0, text: String::new() };
-                return match prototype.result {
-                    Some(_) => self.add(items, "returned".to_owned(), |it| it.returned(&nowhere)),
-                    None => Ok(()),
-                };
+                if prototype.result.is_some() {
+                    self.add(items, "returned".to_owned(), |it| it.returned(&nowhere))?;
+                    self.add_error(items, |it| it.returned(&nowhere));
+                }
+                return Ok(());
             }
             for parameter in &prototype.parameters {
                 self.add(items, item_name(parameter).to_owned(), |it| it.value(parameter))?;
@@ -294,7 +297,8 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
         if self.moment == Moment::Exit {
             if let Some(ty) = signature.result {
                 let place = signature.result_place.clone();
-                return self.add(items, "returned".to_owned(), |it| Ok(it.placed(&place, ty)));
+                self.add(items, "returned".to_owned(), |it| Ok(it.placed(&place, ty)))?;
+                self.add_error(items, |it| Ok(it.placed(&place, ty)));
             }
             return Ok(());
         }
@@ -307,6 +311,40 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             self.add(items, name, |it| Ok(it.placed(&place, ty)))?;
         }
         Ok(())
+    }
+
+    /// Adds the error beside a result by which a function of the C library says that it has failed.
+    /// Other results have none.
+    fn add_error(&mut self, items: &mut Vec<Item>, result: impl FnOnce(&mut Self) -> Result<Typed>) {
+        let failure = self.prototype.as_ref().and_then(|prototype| prototype.failure);
+        let (Some(failure), Some(shape)) = (failure, named_shape(ERROR)) else { return };
+        let nowhere = Expression { node: Node::Result, span: 0..0, text: String::new() };
+        let before = self.builder.clone();
+        self.builder.release(0);
+        let (none, end) = (self.builder.label(), self.builder.label());
+        self.builder.jump(operation::GUARD, 0, none);
+        let returned = result(self).and_then(|found| self.number_of(&nowhere, &found));
+        let Ok((returned, Number::Signed | Number::Pointer)) = returned else {
+            self.builder = before;
+            return;
+        };
+        let failure = self.builder.constant(failure as u64);
+        let has_failed = self.builder.binary(operation::COMPARE, comparison::EQUAL, returned, failure);
+        self.builder.jump(operation::JUMP_IF_ZERO, has_failed, none);
+        let number = self.call_register(ERRNO);
+        self.builder.jump(operation::JUMP_IF_ZERO, number, none);
+        self.builder.item(end);
+        self.builder.emit(operation::EMIT, 0, number, 0, shape.size() as u32, 0);
+        self.builder.jump(operation::JUMP, 0, end);
+        self.builder.place(none);
+        self.builder.absent_item(end);
+        self.builder.place(end);
+        self.builder.release(0);
+        if self.builder.has_room() && Program::check(&self.builder.finish(0)).is_ok() {
+            items.push(Item { name: ERROR.to_owned(), content: Content::Fixed(shape) });
+        } else {
+            self.builder = before;
+        }
     }
 
     /// Adds one value, unless it doesn't fit.
@@ -463,6 +501,13 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
     }
 
     fn named(&mut self, it: &Expression, name: &str) -> Result<Typed> {
+        if self.moment == Moment::Exit {
+            let Some(shape) = named_shape(name).filter(|_| name == ERROR) else {
+                return Err(self.gone(it, name));
+            };
+            let value = Value::Bits(self.call_register(ERRNO));
+            return Ok(Typed { value, ty: None, plain: Some(Plain::Shape(shape)) });
+        }
         if let Some(prototype) = self.prototype.clone().filter(|_| self.signature.is_none()) {
             let known = prototype.parameters.iter().find(|parameter| item_name(parameter) == name);
             return match known {
@@ -512,6 +557,12 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
             Some(offered) => error.with_help(format!("there are: {offered}")),
             None => error.with_help("the function has no parameters with names"),
         })
+    }
+
+    /// Where an argument was, there may be anything when the function returns.
+    fn gone(&self, it: &Expression, name: &str) -> ArgumentError {
+        self.error(it, format!("`{name}` isn't known any more when the function returns"))
+            .with_help("there are: returned, errno; --args records arguments")
     }
 
     /// Names with their types, the most similar ones first.
@@ -623,6 +674,9 @@ impl<'t, 'd, 'a> Compiler<'t, 'd, 'a> {
 
     /// An argument by its number: in the order of the System V ABI.
     fn argument(&mut self, it: &Expression, number: u32, is_float: bool, type_name: &str) -> Result<Typed> {
+        if self.moment == Moment::Exit {
+            return Err(self.gone(it, item_name(it)));
+        }
         let plain = self.plain(it, type_name)?;
         let is_float_type = matches!(plain, Plain::Shape(Shape::Float(_)));
         if is_float != is_float_type {

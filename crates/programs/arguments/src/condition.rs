@@ -6,7 +6,7 @@ use crate::builder::Label;
 use crate::compile::{Compiler, Number, Plain, Result, Typed, Value};
 use crate::known::Representation;
 use crate::syntax::{Expression, Node, Operator};
-use crate::types::Kind;
+use crate::types::{Kind, Type};
 use everycall_values::layout::{Missing, Shape};
 
 /// A text's address and length, in registers.
@@ -144,8 +144,13 @@ impl Compiler<'_, '_, '_> {
         };
         let Ok(other) = self.value(other) else { return Err(error) };
         self.builder = before;
-        let Some(id) = other.ty else { return Err(error) };
-        let mut ty = self.get(id);
+        let mut ty = match (other.ty, other.plain) {
+            (Some(id), _) => self.get(id),
+            (None, Some(Plain::Shape(Shape::Enum { size, is_signed, values }))) => {
+                Type { name: "type".to_owned(), size: size as u64, kind: Kind::Enum { is_signed, values } }
+            }
+            _ => return Err(error),
+        };
         if let Kind::Pointer { to: Some(to), is_reference: true } = ty.kind {
             ty = self.get(to);
         }

@@ -50,7 +50,8 @@ pub(crate) fn compile_with(
         let read = dwarf.read_unit_at(function.address, &mut |dwarf, unit| {
             let mut types = Types::new(dwarf, unit.clone());
             if let Some(signature) = signature::read(&mut types, units, function) {
-                let compiler = Compiler::new(Some(&mut types), Some(signature), moment, options, text);
+                let compiler = Compiler::new(Some(&mut types), Some(signature), moment, options, text)
+                    .with_prototype(prototype.clone());
                 compiled = Some(compiler.compile(values, condition, conditions));
             }
         });

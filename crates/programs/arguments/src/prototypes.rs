@@ -7,65 +7,66 @@ use everycall_values::layout::Shape;
 use crate::syntax::{Expression, Request};
 
 /// A line for each function: parameters with their types, and the type of the result. Variadic
-/// functions have their named parameters. `str[count]` is a text of `count` bytes.
+/// functions have their named parameters. `str[count]` is a text of `count` bytes. A number at the
+/// end is the result by which the function says that it has failed, and has set `errno`.
 const PROTOTYPES: &str = "
-open(path str, flags open_flags) int
-openat(dirfd at_fd, path str, flags open_flags) int
-creat(path str, mode mode) int
-close(fd int) int
-dup(fd int) int
-dup2(fd int, to int) int
-dup3(fd int, to int, flags open_flags) int
-pipe2(fds ptr, flags open_flags) int
-read(fd int, buffer ptr, count size_t) long
-write(fd int, buffer str[count], count size_t) long
-pread(fd int, buffer ptr, count size_t, offset long) long
-pwrite(fd int, buffer str[count], count size_t, offset long) long
-readv(fd int, vectors ptr, count int) long
-writev(fd int, vectors ptr, count int) long
-lseek(fd int, offset long, whence whence) long
-fsync(fd int) int
-fdatasync(fd int) int
-ftruncate(fd int, length long) int
-truncate(path str, length long) int
-sendfile(to int, from int, offset ptr, count size_t) long
-fcntl(fd int, command int) int
-ioctl(fd int, request hex) int
-stat(path str, buffer ptr) int
-lstat(path str, buffer ptr) int
-fstat(fd int, buffer ptr) int
-fstatat(dirfd at_fd, path str, buffer ptr, flags hex) int
-access(path str, mode access_mode) int
-faccessat(dirfd at_fd, path str, mode access_mode, flags hex) int
-chmod(path str, mode mode) int
-fchmod(fd int, mode mode) int
-chown(path str, owner int, group int) int
-mkdir(path str, mode mode) int
-mkdirat(dirfd at_fd, path str, mode mode) int
-rmdir(path str) int
-unlink(path str) int
-unlinkat(dirfd at_fd, path str, flags hex) int
-remove(path str) int
-rename(from str, to str) int
-renameat(from_dirfd at_fd, from str, to_dirfd at_fd, to str) int
-link(from str, to str) int
-symlink(target str, path str) int
-readlink(path str, buffer ptr, size size_t) long
-realpath(path str, buffer ptr) str
-chdir(path str) int
-fchdir(fd int) int
-opendir(path str) ptr
-mkstemp(template str) int
-fopen(path str, mode str) ptr
-fdopen(fd int, mode str) ptr
-freopen(path str, mode str, stream ptr) ptr
+open(path str, flags open_flags) int -1
+openat(dirfd at_fd, path str, flags open_flags) int -1
+creat(path str, mode mode) int -1
+close(fd int) int -1
+dup(fd int) int -1
+dup2(fd int, to int) int -1
+dup3(fd int, to int, flags open_flags) int -1
+pipe2(fds ptr, flags open_flags) int -1
+read(fd int, buffer ptr, count size_t) long -1
+write(fd int, buffer str[count], count size_t) long -1
+pread(fd int, buffer ptr, count size_t, offset long) long -1
+pwrite(fd int, buffer str[count], count size_t, offset long) long -1
+readv(fd int, vectors ptr, count int) long -1
+writev(fd int, vectors ptr, count int) long -1
+lseek(fd int, offset long, whence whence) long -1
+fsync(fd int) int -1
+fdatasync(fd int) int -1
+ftruncate(fd int, length long) int -1
+truncate(path str, length long) int -1
+sendfile(to int, from int, offset ptr, count size_t) long -1
+fcntl(fd int, command int) int -1
+ioctl(fd int, request hex) int -1
+stat(path str, buffer ptr) int -1
+lstat(path str, buffer ptr) int -1
+fstat(fd int, buffer ptr) int -1
+fstatat(dirfd at_fd, path str, buffer ptr, flags hex) int -1
+access(path str, mode access_mode) int -1
+faccessat(dirfd at_fd, path str, mode access_mode, flags hex) int -1
+chmod(path str, mode mode) int -1
+fchmod(fd int, mode mode) int -1
+chown(path str, owner int, group int) int -1
+mkdir(path str, mode mode) int -1
+mkdirat(dirfd at_fd, path str, mode mode) int -1
+rmdir(path str) int -1
+unlink(path str) int -1
+unlinkat(dirfd at_fd, path str, flags hex) int -1
+remove(path str) int -1
+rename(from str, to str) int -1
+renameat(from_dirfd at_fd, from str, to_dirfd at_fd, to str) int -1
+link(from str, to str) int -1
+symlink(target str, path str) int -1
+readlink(path str, buffer ptr, size size_t) long -1
+realpath(path str, buffer ptr) str 0
+chdir(path str) int -1
+fchdir(fd int) int -1
+opendir(path str) ptr 0
+mkstemp(template str) int -1
+fopen(path str, mode str) ptr 0
+fdopen(fd int, mode str) ptr 0
+freopen(path str, mode str, stream ptr) ptr 0
 fclose(stream ptr) int
-fflush(stream ptr) int
+fflush(stream ptr) int -1
 fputs(text str, stream ptr) int
 puts(text str) int
 fread(buffer ptr, size size_t, count size_t, stream ptr) size_t
 fwrite(buffer ptr, size size_t, count size_t, stream ptr) size_t
-fseek(stream ptr, offset long, whence whence) int
+fseek(stream ptr, offset long, whence whence) int -1
 printf(format str) int
 fprintf(stream ptr, format str) int
 dprintf(fd int, format str) int
@@ -74,35 +75,35 @@ snprintf(buffer ptr, size size_t, format str) int
 perror(text str) void
 strerror(error errno) str
 getenv(name str) str
-setenv(name str, value str, overwrite int) int
-unsetenv(name str) int
+setenv(name str, value str, overwrite int) int -1
+unsetenv(name str) int -1
 putenv(text str) int
-system(command str) int
-popen(command str, mode str) ptr
-execve(path str, arguments ptr, environment ptr) int
-execv(path str, arguments ptr) int
-execvp(file str, arguments ptr) int
-fork() int
-wait(status ptr) int
-waitpid(pid int, status ptr, options hex) int
-kill(pid int, signal signal) int
-killpg(group int, signal signal) int
+system(command str) int -1
+popen(command str, mode str) ptr 0
+execve(path str, arguments ptr, environment ptr) int -1
+execv(path str, arguments ptr) int -1
+execvp(file str, arguments ptr) int -1
+fork() int -1
+wait(status ptr) int -1
+waitpid(pid int, status ptr, options hex) int -1
+kill(pid int, signal signal) int -1
+killpg(group int, signal signal) int -1
 raise(signal signal) int
-sigaction(signal signal, action ptr, old ptr) int
+sigaction(signal signal, action ptr, old ptr) int -1
 exit(status int) void
 _exit(status int) void
 abort() void
-malloc(size size_t) ptr
-calloc(count size_t, size size_t) ptr
+malloc(size size_t) ptr 0
+calloc(count size_t, size size_t) ptr 0
 realloc(memory ptr, size size_t) ptr
 reallocarray(memory ptr, count size_t, size size_t) ptr
-aligned_alloc(alignment size_t, size size_t) ptr
+aligned_alloc(alignment size_t, size size_t) ptr 0
 posix_memalign(result ptr, alignment size_t, size size_t) errno
 free(memory ptr) void
-mmap(address ptr, length size_t, protection protection, flags map_flags, fd int, offset long) ptr
-munmap(address ptr, length size_t) int
-mprotect(address ptr, length size_t, protection protection) int
-madvise(address ptr, length size_t, advice int) int
+mmap(address ptr, length size_t, protection protection, flags map_flags, fd int, offset long) ptr -1
+munmap(address ptr, length size_t) int -1
+mprotect(address ptr, length size_t, protection protection) int -1
+madvise(address ptr, length size_t, advice int) int -1
 memcpy(to ptr, from ptr, count size_t) ptr
 memmove(to ptr, from ptr, count size_t) ptr
 memset(to ptr, byte int, count size_t) ptr
@@ -117,41 +118,41 @@ strcat(to str, from str) ptr
 strchr(text str, letter int) ptr
 strrchr(text str, letter int) ptr
 strstr(text str, part str) ptr
-strdup(text str) ptr
-strndup(text str, count size_t) ptr
+strdup(text str) ptr 0
+strndup(text str, count size_t) ptr 0
 strtol(text str, end ptr, base int) long
 strtoul(text str, end ptr, base int) u64
 strtod(text str, end ptr) f64
 atoi(text str) int
 atol(text str) long
 atof(text str) f64
-socket(domain socket_domain, type socket_type, protocol int) int
-socketpair(domain socket_domain, type socket_type, protocol int, fds ptr) int
-bind(fd int, address sockaddr[length], length u32) int
-connect(fd int, address sockaddr[length], length u32) int
-listen(fd int, backlog int) int
-accept(fd int, address ptr, length ptr) int
-accept4(fd int, address ptr, length ptr, flags open_flags) int
-shutdown(fd int, how int) int
-send(fd int, buffer str[count], count size_t, flags message_flags) long
-sendto(fd int, buffer str[count], count size_t, flags message_flags, address sockaddr[length], length u32) long
-sendmsg(fd int, message ptr, flags message_flags) long
-recv(fd int, buffer ptr, count size_t, flags message_flags) long
-recvfrom(fd int, buffer ptr, count size_t, flags message_flags, address ptr, length ptr) long
-recvmsg(fd int, message ptr, flags message_flags) long
-setsockopt(fd int, level int, option int, value ptr, length u32) int
-getsockopt(fd int, level int, option int, value ptr, length ptr) int
+socket(domain socket_domain, type socket_type, protocol int) int -1
+socketpair(domain socket_domain, type socket_type, protocol int, fds ptr) int -1
+bind(fd int, address sockaddr[length], length u32) int -1
+connect(fd int, address sockaddr[length], length u32) int -1
+listen(fd int, backlog int) int -1
+accept(fd int, address ptr, length ptr) int -1
+accept4(fd int, address ptr, length ptr, flags open_flags) int -1
+shutdown(fd int, how int) int -1
+send(fd int, buffer str[count], count size_t, flags message_flags) long -1
+sendto(fd int, buffer str[count], count size_t, flags message_flags, address sockaddr[length], length u32) long -1
+sendmsg(fd int, message ptr, flags message_flags) long -1
+recv(fd int, buffer ptr, count size_t, flags message_flags) long -1
+recvfrom(fd int, buffer ptr, count size_t, flags message_flags, address ptr, length ptr) long -1
+recvmsg(fd int, message ptr, flags message_flags) long -1
+setsockopt(fd int, level int, option int, value ptr, length u32) int -1
+getsockopt(fd int, level int, option int, value ptr, length ptr) int -1
 getaddrinfo(node str, service str, hints ptr, result ptr) int
 gethostbyname(name str) ptr
-poll(fds ptr, count u64, timeout int) int
-select(count int, read ptr, write ptr, except ptr, timeout ptr) int
-epoll_create1(flags open_flags) int
-epoll_ctl(epoll int, operation epoll_operation, fd int, event ptr) int
-epoll_wait(epoll int, events ptr, count int, timeout int) int
-eventfd(value u32, flags open_flags) int
-clock_gettime(clock clock, time ptr) int
-nanosleep(time ptr, rest ptr) int
-usleep(microseconds u32) int
+poll(fds ptr, count u64, timeout int) int -1
+select(count int, read ptr, write ptr, except ptr, timeout ptr) int -1
+epoll_create1(flags open_flags) int -1
+epoll_ctl(epoll int, operation epoll_operation, fd int, event ptr) int -1
+epoll_wait(epoll int, events ptr, count int, timeout int) int -1
+eventfd(value u32, flags open_flags) int -1
+clock_gettime(clock clock, time ptr) int -1
+nanosleep(time ptr, rest ptr) int -1
+usleep(microseconds u32) int -1
 sleep(seconds u32) u32
 time(result ptr) long
 pthread_create(thread ptr, attributes ptr, start ptr, argument ptr) errno
@@ -168,10 +169,10 @@ pthread_cond_broadcast(condition ptr) errno
 pthread_rwlock_rdlock(lock ptr) errno
 pthread_rwlock_wrlock(lock ptr) errno
 pthread_rwlock_unlock(lock ptr) errno
-sem_wait(semaphore ptr) int
-sem_post(semaphore ptr) int
-sem_open(name str, flags open_flags) ptr
-shm_open(name str, flags open_flags, mode mode) int
+sem_wait(semaphore ptr) int -1
+sem_post(semaphore ptr) int -1
+sem_open(name str, flags open_flags) ptr 0
+shm_open(name str, flags open_flags, mode mode) int -1
 dlopen(path str, flags hex) ptr
 dlsym(handle ptr, name str) ptr
 dlclose(handle ptr) int
@@ -197,6 +198,8 @@ pub(crate) struct Prototype {
     pub parameters: Vec<Expression>,
     /// `None` for `void`.
     pub result: Option<String>,
+    /// With this result, the function has failed and set `errno`.
+    pub failure: Option<i64>,
 }
 
 impl Prototype {
@@ -217,6 +220,10 @@ impl Prototype {
 
     fn parse(line: &str) -> Option<Prototype> {
         let (head, result) = line.rsplit_once(") ")?;
+        let (result, failure) = match result.split_once(' ') {
+            Some((result, failure)) => (result, Some(failure.parse().ok()?)),
+            None => (result, None),
+        };
         let (name, parameters) = head.split_once('(')?;
         let (mut integers, mut floats) = (0, 0);
         let mut places: Vec<(&str, &str, String)> = Vec::new();
@@ -244,7 +251,8 @@ impl Prototype {
         }
         let request = Request::parse(&format!("{name}({})", values.join(", "))).ok()?;
         let parameters = request.values.unwrap_or_default();
-        Some(Prototype { parameters, result: Some(result.to_owned()).filter(|result| result != "void") })
+        let result = Some(result.to_owned()).filter(|result| result != "void");
+        Some(Prototype { parameters, result, failure })
     }
 }
 
@@ -439,22 +447,97 @@ const NAMED: &[(&str, Names)] = &[
             ("ENOSYS", 38),
             ("ENOTEMPTY", 39),
             ("ELOOP", 40),
+            ("ENOMSG", 42),
+            ("EIDRM", 43),
+            ("ECHRNG", 44),
+            ("EL2NSYNC", 45),
+            ("EL3HLT", 46),
+            ("EL3RST", 47),
+            ("ELNRNG", 48),
+            ("EUNATCH", 49),
+            ("ENOCSI", 50),
+            ("EL2HLT", 51),
+            ("EBADE", 52),
+            ("EBADR", 53),
+            ("EXFULL", 54),
+            ("ENOANO", 55),
+            ("EBADRQC", 56),
+            ("EBADSLT", 57),
+            ("EBFONT", 59),
+            ("ENOSTR", 60),
+            ("ENODATA", 61),
+            ("ETIME", 62),
+            ("ENOSR", 63),
+            ("ENONET", 64),
+            ("ENOPKG", 65),
+            ("EREMOTE", 66),
+            ("ENOLINK", 67),
+            ("EADV", 68),
+            ("ESRMNT", 69),
+            ("ECOMM", 70),
+            ("EPROTO", 71),
+            ("EMULTIHOP", 72),
+            ("EDOTDOT", 73),
+            ("EBADMSG", 74),
+            ("EOVERFLOW", 75),
+            ("ENOTUNIQ", 76),
+            ("EBADFD", 77),
+            ("EREMCHG", 78),
+            ("ELIBACC", 79),
+            ("ELIBBAD", 80),
+            ("ELIBSCN", 81),
+            ("ELIBMAX", 82),
+            ("ELIBEXEC", 83),
+            ("EILSEQ", 84),
+            ("ERESTART", 85),
+            ("ESTRPIPE", 86),
+            ("EUSERS", 87),
+            ("ENOTSOCK", 88),
+            ("EDESTADDRREQ", 89),
+            ("EMSGSIZE", 90),
+            ("EPROTOTYPE", 91),
+            ("ENOPROTOOPT", 92),
+            ("EPROTONOSUPPORT", 93),
+            ("ESOCKTNOSUPPORT", 94),
             ("ENOTSUP", 95),
+            ("EPFNOSUPPORT", 96),
+            ("EAFNOSUPPORT", 97),
             ("EADDRINUSE", 98),
             ("EADDRNOTAVAIL", 99),
+            ("ENETDOWN", 100),
+            ("ENETUNREACH", 101),
+            ("ENETRESET", 102),
             ("ECONNABORTED", 103),
             ("ECONNRESET", 104),
             ("ENOBUFS", 105),
             ("EISCONN", 106),
             ("ENOTCONN", 107),
+            ("ESHUTDOWN", 108),
+            ("ETOOMANYREFS", 109),
             ("ETIMEDOUT", 110),
             ("ECONNREFUSED", 111),
+            ("EHOSTDOWN", 112),
             ("EHOSTUNREACH", 113),
             ("EALREADY", 114),
             ("EINPROGRESS", 115),
+            ("ESTALE", 116),
+            ("EUCLEAN", 117),
+            ("ENOTNAM", 118),
+            ("ENAVAIL", 119),
+            ("EISNAM", 120),
+            ("EREMOTEIO", 121),
+            ("EDQUOT", 122),
+            ("ENOMEDIUM", 123),
+            ("EMEDIUMTYPE", 124),
             ("ECANCELED", 125),
+            ("ENOKEY", 126),
+            ("EKEYEXPIRED", 127),
+            ("EKEYREVOKED", 128),
+            ("EKEYREJECTED", 129),
             ("EOWNERDEAD", 130),
             ("ENOTRECOVERABLE", 131),
+            ("ERFKILL", 132),
+            ("EHWPOISON", 133),
         ],
     ),
 ];
@@ -491,6 +574,7 @@ mod tests {
                 known.parameters.len(),
                 line.matches(", ").count() + usize::from(!line.contains("()"))
             );
+            assert_eq!(known.failure.is_some(), line.ends_with(" -1") || line.ends_with(" 0"), "{line}");
             for moment in [Moment::Entry, Moment::Exit] {
                 let options = CaptureOptions::default();
                 let compiler =

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use everycall_format::Wire;
 use everycall_format::capture::{TextHeader, status, text_flag};
 
+use crate::ERROR;
 use crate::layout::{Content, Item, Layout, Missing, Shape};
 
 /// Bytes of a [`Content::Word`].
@@ -70,12 +71,24 @@ pub enum Value {
     Damaged,
 }
 
-/// The values of a capture, one for each item of the layout. What comes after damage is
-/// [`Value::Damaged`].
+/// The values of a capture, one for each item of the layout, but no `errno` where there is none
+/// or it wasn't known. What comes after damage is [`Value::Damaged`].
 #[must_use]
 pub fn decode(layout: &Layout, capture: &[u8]) -> Vec<(String, Value)> {
     let mut reader = Reader { bytes: capture, is_damaged: false };
-    reader.items(&layout.items)
+    let values = reader.items(&layout.items);
+    let is_error = |content: &Content| matches!(content, Content::Fixed(Shape::Enum { .. }));
+    let is_known = |item: &Item, value: &Value| {
+        let is_none = matches!(value, Value::None | Value::Unreadable);
+        !(is_none && item.name == ERROR && is_error(&item.content))
+    };
+    layout
+        .items
+        .iter()
+        .zip(values)
+        .filter(|(item, (_, value))| is_known(item, value))
+        .map(|(_, it)| it)
+        .collect()
 }
 
 impl Value {
@@ -379,4 +392,28 @@ fn of_extended(bits: u128) -> f64 {
     let power = exponent - 16383 - 63;
     let half = power / 2;
     sign * fraction as f64 * (2.0_f64).powi(half) * (2.0_f64).powi(power - half)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_not_there_is_not_shown() {
+        let error = Shape::Enum { size: 4, is_signed: true, values: vec![("ENOENT".to_owned(), 2)] };
+        let item = |name: &str, content| Item { name: name.to_owned(), content };
+        let layout = Layout {
+            items: vec![
+                item("returned", Content::Word(Shape::Integer { size: 4, is_signed: true })),
+                item(ERROR, Content::Fixed(error)),
+            ],
+        };
+        let returned = ("returned".to_owned(), Value::Integer(-1));
+        let of = |rest: &[u8]| decode(&layout, &[&[0xff; 4], rest].concat());
+        let known = (ERROR.to_owned(), Value::Enum(2, Some("ENOENT".to_owned())));
+        assert_eq!(of(&[status::PRESENT, 2, 0, 0, 0]), [returned.clone(), known]);
+        assert_eq!(of(&[status::ABSENT]), std::slice::from_ref(&returned));
+        assert_eq!(of(&[status::UNREADABLE]), std::slice::from_ref(&returned));
+        assert_eq!(of(&[status::PRESENT, 2]), [returned, (ERROR.to_owned(), Value::Damaged)]);
+    }
 }

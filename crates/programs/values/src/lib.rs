@@ -24,6 +24,9 @@ pub mod text;
 
 pub use decode::{Value, decode};
 
+/// The name of the item that has the C library's `errno`.
+pub const ERROR: &str = "errno";
+
 /// The name of the item that says where a call was made.
 pub const CALL_SITE: &str = "call_site";
 

@@ -71,7 +71,7 @@ pub use everycall_timeline::{
     MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
     Trace, ValuesNumber, Wait,
 };
-pub use everycall_values::{Value, plain_name, text as value_text};
+pub use everycall_values::{ERROR, Value, plain_name, text as value_text};
 pub use filter::{Filter, LabelPattern, ValueCondition, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use layouts::Layouts;

@@ -1,7 +1,7 @@
 //! Arguments and results of calls as text.
 
 use everycall_timeline::ValuesNumber;
-use everycall_values::{CALL_SITE, Value, text};
+use everycall_values::{CALL_SITE, ERROR, Value, text};
 
 use crate::source::Source;
 use everycall_calls::CallValues;
@@ -52,8 +52,16 @@ pub fn result_text(source: &impl Source, number: ValuesNumber) -> String {
 pub fn text_of_result(values: &[(String, Value)]) -> String {
     match values {
         [(_, value)] => text::text(value),
+        [(_, value), (name, error)] if name == ERROR && is_failure(value) => {
+            format!("{} {}", text::text(value), text::text(error))
+        }
         values => format!("({})", text::arguments(values)),
     }
+}
+
+/// Whether a result is one by which functions of the C library say that they have failed.
+fn is_failure(value: &Value) -> bool {
+    matches!(value, Value::Integer(-1) | Value::Null | Value::Pointer(u64::MAX))
 }
 
 /// Arguments as a JSON object.

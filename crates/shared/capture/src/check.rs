@@ -2,7 +2,7 @@
 
 use everycall_format::Wire;
 use everycall_format::capture::{
-    CONDITIONS, COPY_MAX, COST_MAX, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, POOL_MAX,
+    CONDITIONS, COPY_MAX, COST_MAX, ERRNO, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, POOL_MAX,
     ProgramHeader, READS_MAX, REGISTERS, TextHeader, UNTIL_ZERO, calculation, comparison, likeness,
     operation, register, status,
 };
@@ -206,8 +206,8 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Whether the traced call has a register of this number.
+/// Whether the traced call has a register of this number, or it is that of `errno`.
 fn is_call_register(number: u32) -> bool {
     let general = register::GENERAL..register::GENERAL + register::GENERAL_COUNT;
-    general.contains(&number) || (register::VECTOR..register::END).contains(&number)
+    general.contains(&number) || (register::VECTOR..register::END).contains(&number) || number == ERRNO
 }

@@ -2,8 +2,8 @@
 
 /// The traced call: its registers, and memory that may not be readable.
 pub trait Machine {
-    /// The register with this number of [`everycall_format::capture::register`]; `None` if its
-    /// value isn't known.
+    /// The register with this number of [`everycall_format::capture::register`], or the thread's
+    /// `errno` ([`everycall_format::capture::ERRNO`]); `None` if its value isn't known.
     fn register(&self, number: u32) -> Option<u64>;
 
     /// Copies bytes from `address` on, and returns how many could be read: all, or as many as lie

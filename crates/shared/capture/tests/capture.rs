@@ -6,7 +6,7 @@ use std::cell::Cell;
 use everycall_capture::{Item, Machine, Origin, Outcome, Plain, Program, Refusal};
 use everycall_format::Wire;
 use everycall_format::capture::{
-    COPY_MAX, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, ProgramHeader, READS_MAX, TextHeader,
+    COPY_MAX, ERRNO, INSTRUCTIONS_MAX, Instruction, MAGIC, OUTPUT_MAX, ProgramHeader, READS_MAX, TextHeader,
     UNTIL_ZERO, calculation, comparison, likeness, operation, register, status, text_flag,
 };
 
@@ -73,6 +73,32 @@ fn run(instructions: &[Instruction], pool: &[u8], machine: &Fake) -> (Outcome, V
 }
 
 const ITEM: u8 = operation::ITEM;
+
+/// Where `errno` isn't known, as here, its item is lost alone, and hooks can't copy it themselves.
+#[test]
+fn an_error_may_be_unknown() {
+    use operation::{EMIT, ITEM, REGISTER};
+    let bytes = bytes_of(
+        &[
+            instruction(ITEM, 0, 0, 0, 3, 0),
+            instruction(REGISTER, 0, 0, 0, ERRNO, 0),
+            instruction(EMIT, 0, 0, 0, 4, 0),
+            instruction(ITEM, 0, 0, 0, 6, 0),
+            instruction(REGISTER, 0, 0, 0, 0, 0),
+            instruction(EMIT, 0, 0, 0, 1, 0),
+        ],
+        &[],
+    );
+    let program = Program::check(&bytes).unwrap();
+    let mut output = [0; 16];
+    assert_eq!(program.run(&Fake::new(&[]), &mut output), Outcome::Captured(3));
+    assert_eq!(output[..3], [status::UNREADABLE, status::PRESENT, 0]);
+    assert_eq!(Plain::of(&program), None);
+    assert_eq!(
+        Program::check(&bytes_of(&[instruction(REGISTER, 0, 0, 0, ERRNO + 1, 0)], &[])),
+        Err(Refusal::Instruction(0))
+    );
+}
 
 #[test]
 fn values_and_texts_are_copied() {

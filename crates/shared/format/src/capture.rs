@@ -93,7 +93,8 @@ pub mod operation {
     pub const GUARD: u8 = 3;
     /// `target` = `value`.
     pub const CONSTANT: u8 = 4;
-    /// `target` = the call's register `size`, one of [`register`](super::register).
+    /// `target` = the call's register `size`, one of [`register`](super::register), or
+    /// [`ERRNO`](super::ERRNO). Fails if it isn't known.
     pub const REGISTER: u8 = 5;
     /// `target` = the `size` (1, 2, 4 or 8) bytes at `left` + `value`. `right`: 1 to extend the
     /// sign, else 0. Fails if they can't be read.
@@ -198,6 +199,10 @@ pub mod likeness {
 }
 
 pub use crate::arch::register;
+
+/// Stands for the calling thread's `errno` where [`operation::REGISTER`] names a register. It isn't
+/// known in every process.
+pub const ERRNO: u32 = 1 << 16;
 
 /// An item's first byte.
 pub mod status {

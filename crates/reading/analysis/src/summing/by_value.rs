@@ -1,7 +1,9 @@
 //! Groups by a recorded value: `handle(path)` has a row for each path that `handle` was called
 //! with.
 
-use everycall_export::{CallValues, Source as _, ValuesNumber, plain_name, value_text, without_parameters};
+use everycall_export::{
+    CallValues, ERROR, Source as _, ValuesNumber, plain_name, value_text, without_parameters,
+};
 use everycall_profile::{FunctionNumber, Functions, ValueGroups, ValueOf};
 use regex::Regex;
 use rustc_hash::FxHashMap;
@@ -51,7 +53,10 @@ impl ValueGroups for ByValue<'_> {
     }
 
     fn of(&mut self, values: CallValues) -> Option<&str> {
-        let number = if self.name == "returned" { values.result } else { values.arguments }?;
+        let number = match &self.name[..] {
+            "returned" | ERROR => values.result,
+            _ => values.arguments,
+        }?;
         if self.texts.len() >= VALUES_MAX && !self.texts.contains_key(&number) {
             return Some(FURTHER);
         }

@@ -57,6 +57,7 @@ pub mod capture;
 pub mod code;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod counts;
+mod errors;
 pub mod floating;
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod forked;
@@ -85,6 +86,7 @@ mod sites;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod slow_path;
 
+pub use errors::{error_offset, has_namespaces};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use forked::call_in_forked_children;
 pub use frames::frames;

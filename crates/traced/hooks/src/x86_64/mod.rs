@@ -48,6 +48,7 @@ pub mod code;
 mod copying;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod counts;
+mod errors;
 pub mod floating;
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod forked;
@@ -80,6 +81,7 @@ mod times;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod unstamped;
 
+pub use errors::{error_offset, has_namespaces};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use forked::call_in_forked_children;
 pub use frames::frames;

@@ -13,7 +13,7 @@ use crate::features::{
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
-use crate::state::{beginning, recording, selection, thresholds};
+use crate::state::{beginning, last_error, recording, selection, thresholds};
 use crate::sys::disk::NotMemory;
 use crate::sys::{clock, filter, own_memory, processes, system};
 use crate::threads::stacks;
@@ -55,6 +55,8 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         return;
     }
     stacks::begin(top_of_first_stack(variables as u64));
+    // SAFETY: the C library runs this as an initialiser.
+    unsafe { last_error::find() };
     let environment = Environment { variables };
     let trusted = !environment.is_secure();
     let variable = |name: &str| environment.get(name).filter(|_| trusted || environment.is_given());

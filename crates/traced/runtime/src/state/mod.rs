@@ -16,6 +16,7 @@
 //! selection        which functions are recorded
 //! capture_sets     sets that say whose values are recorded, and their union
 //! captures         which values are copied at the functions of a module
+//! last_error       where threads have the C library's `errno`
 //! constants        read-only memory that values are read from without asking the kernel
 //! off_ranges       functions that are off by themselves and whose hooks are always called
 //! dropped          counts of calls that are not recorded
@@ -55,6 +56,7 @@ pub(crate) mod frame_triggers;
 pub(crate) mod frames;
 pub(crate) mod hub;
 pub(crate) mod kept_calls;
+pub(crate) mod last_error;
 pub(crate) mod live_areas;
 pub(crate) mod local;
 pub(crate) mod memory;

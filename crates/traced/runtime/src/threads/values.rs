@@ -3,6 +3,7 @@
 
 use crate::state::captures::{Captures, FoundAll, HEAD_WORDS, IN_WORD};
 use crate::state::constants;
+use crate::state::last_error;
 use crate::state::process::Process;
 use crate::state::value_counts::ValueCounts;
 use crate::sys::{filter, system};
@@ -12,7 +13,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_capture::{Machine, Outcome};
 use everycall_format::arena::counter;
-use everycall_format::capture::{OUTPUT_MAX, register};
+use everycall_format::capture::{ERRNO, OUTPUT_MAX, register};
 use everycall_hooks::arch::floating;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::arch::jump::Registers;
@@ -165,6 +166,8 @@ impl Machine for Call<'_> {
             half(register::VECTOR_UPPER, 1)
         } else if (register::FLOATING..register::END).contains(&number) {
             floating::top_two().get((number - register::FLOATING) as usize).copied()
+        } else if number == ERRNO {
+            last_error::of_this_thread().map(u64::from)
         } else {
             None
         }
