@@ -15,11 +15,23 @@ pub struct PtEncoder {
     pub uncompressed: bool,
     /// Write TNT packets of 8 bytes if there are more than 6 branches.
     pub long: bool,
+    /// Write a CYC packet before each packet about branches, if time has passed since the last.
+    pub cycles: bool,
+    /// Write a TSC packet after so many ticks; 0: only where programs are interrupted.
+    pub tsc_period: u64,
+    /// When each call and return of the last run happened, in ticks.
+    pub times: Vec<u64>,
+    now: u64,
+    last_cycle: u64,
+    last_tsc: u64,
 }
 
 impl PtEncoder {
     /// Writes the conditional branches and compressed returns that are pending.
     pub fn flush(&mut self) {
+        if !self.branches.is_empty() {
+            self.cycle();
+        }
         for part in std::mem::take(&mut self.branches).chunks(if self.long { 47 } else { 6 }) {
             let bits = part.iter().fold(1_u64, |bits, taken| bits << 1 | u64::from(*taken));
             if part.len() <= 6 {
@@ -28,6 +40,23 @@ impl PtEncoder {
                 self.bytes.extend([2, 0xa3]);
                 self.bytes.extend(&bits.to_le_bytes()[..6]);
             }
+        }
+    }
+
+    /// Core cycles since the last such packet: as many as ticks of the time-stamp counter.
+    fn cycle(&mut self) {
+        let mut cycles = self.now.saturating_sub(self.last_cycle);
+        if !self.cycles || cycles == 0 {
+            return;
+        }
+        self.last_cycle = self.now;
+        let first = (cycles as u8 & 0x1f) << 3 | 3;
+        cycles >>= 5;
+        self.bytes.push(if cycles > 0 { first | 4 } else { first });
+        while cycles > 0 {
+            let byte = (cycles as u8 & 0x7f) << 1;
+            cycles >>= 7;
+            self.bytes.push(byte | u8::from(cycles > 0));
         }
     }
 
@@ -58,6 +87,7 @@ impl PtEncoder {
 
     fn ip(&mut self, opcode: u8, ip: Option<u64>) {
         self.flush();
+        self.cycle();
         let Some(ip) = ip else { return self.bytes.push(opcode) };
         let differing = ip ^ self.last_ip;
         let (compression, length) = match differing {
@@ -101,6 +131,7 @@ impl PtEncoder {
     /// A TSC packet.
     pub fn tsc(&mut self, tsc: u64) {
         self.flush();
+        (self.last_tsc, self.last_cycle, self.now) = (tsc, tsc, tsc);
         self.bytes.push(0x19);
         self.bytes.extend(&tsc.to_le_bytes()[..7]);
     }
@@ -296,6 +327,7 @@ impl PtProgram {
         let mut known = 1_usize;
         let mut open: Vec<Frame> = vec![Frame { function: main, place: 0, signal: false }];
         let address = |function: usize, place: usize| self.places[function][place];
+        encoder.times.clear();
         encoder.psb(*tsc, Some(address(main, 0)));
         calls.push(PtCall::Entry(address(main, 0)));
         let mut last_psb = encoder.bytes.len();
@@ -307,7 +339,12 @@ impl PtProgram {
             if encoder.bytes.len() > written.0 {
                 written = (encoder.bytes.len(), calls.len());
             }
+            encoder.times.resize(calls.len(), *tsc);
             *tsc += 1;
+            encoder.now = *tsc;
+            if encoder.tsc_period > 0 && *tsc - encoder.last_tsc >= encoder.tsc_period {
+                encoder.tsc(*tsc);
+            }
             let depth = open.len();
             let Some(frame) = open.last_mut() else { break };
             let (function, place) = (frame.function, frame.place);
@@ -375,6 +412,7 @@ impl PtProgram {
                 Item::SystemCall => {
                     encoder.pgd(None);
                     *tsc += 100;
+                    encoder.now = *tsc;
                     if function == restorer {
                         open.pop();
                         let Some(frame) = open.last_mut() else { break };

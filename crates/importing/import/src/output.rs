@@ -14,10 +14,11 @@ use everycall_format::event::{
 };
 use everycall_format::frame;
 use everycall_format::hub::origin;
-use everycall_format::{Wire, label};
+use everycall_format::{Wire, label, stamp};
 use everycall_jit::Code as Generated;
 use everycall_tracefile::{
     ChunkWriter, Place, Runs, Summary, array, module_image, module_table, texts, write_code_names,
+    write_stamps,
 };
 
 use crate::image::{Symbol, image};
@@ -128,6 +129,8 @@ pub(crate) struct Facts {
     pub command: Vec<Vec<u8>>,
     /// Clock readings, at least two where the clock's rate is known.
     pub readings: Vec<ClockReading>,
+    /// Events with the time of another one of their thread happened between that and the next time.
+    pub has_bounds: bool,
 }
 
 /// The trace file that is being written.
@@ -391,6 +394,22 @@ impl<W: Write> Output<W> {
         self.record(thread, ticks, kind::LABEL, detail, payloads.get(..count).unwrap_or_default())
     }
 
+    /// What follows in a thread happened at this time or later, if it has no later time: none of it
+    /// has this time for its own.
+    pub fn no_earlier(&mut self, thread: ThreadId, ticks: u64) -> io::Result<()> {
+        let depth = self.depth(thread);
+        // Nothing is unwound: only the time is of interest.
+        self.record(thread, ticks, kind::UNWOUND, everycall_format::event::unwound::KNOWN, &[depth, 0])
+    }
+
+    /// A process has lasted until then.
+    pub fn lasted(&mut self, process: ProcessId, ticks: u64) {
+        let first = self.processes.get(process.0 as usize).and_then(|process| process.reach);
+        if let Some((first, _)) = first {
+            self.reached(process, first, ticks);
+        }
+    }
+
     /// Events of a thread are missing here; how many, if that is known.
     pub fn lose(&mut self, id: ThreadId, count: Option<u64>) -> io::Result<()> {
         self.end_segment(id, false)?;
@@ -616,6 +635,9 @@ impl<W: Write> Output<W> {
         for (module, bytes) in images {
             let [record, packed] = module_image(module, &bytes)?;
             self.file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])?;
+        }
+        if self.facts.has_bounds {
+            write_stamps(&mut self.file, stamp::BOUNDED, stamp::BOUNDED)?;
         }
         match self.processes.get(id.0 as usize).map(|process| &process.codes) {
             Some((codes, lost)) if !codes.is_empty() => write_code_names(&mut self.file, codes, *lost),

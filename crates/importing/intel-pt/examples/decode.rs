@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use everycall_intel_pt::{Block, Code, Flow, Gap, Image, PacketError, Packets, Rates, Sink, find_psb};
+use everycall_intel_pt::{Block, Code, Flow, Gap, Image, PacketError, Packets, Rates, Sink, Time, find_psb};
 
 struct Memory {
     base: u64,
@@ -27,25 +27,25 @@ struct Lines {
 }
 
 impl Sink for Lines {
-    fn call(&mut self, _ticks: u64, to: &Block, _return_to: u64) {
+    fn call(&mut self, _at: Time, to: &Block, _return_to: u64) {
         self.calls += 1;
         if self.prints {
             println!("call {:x}", to.start);
         }
     }
-    fn ret(&mut self, _ticks: u64, _from: &Block, to: &Block) {
+    fn ret(&mut self, _at: Time, _from: &Block, to: &Block) {
         self.calls += 1;
         if self.prints {
             println!("ret {:x}", to.start);
         }
     }
-    fn jump(&mut self, _ticks: u64, _from: &Block, _to: &Block) {}
-    fn leave(&mut self, _ticks: u64, _from: u64, _next: u64) {}
-    fn enter(&mut self, _ticks: u64, _to: &Block) {}
-    fn gap(&mut self, _ticks: u64, why: Gap) {
+    fn jump(&mut self, _at: Time, _from: &Block, _to: &Block) {}
+    fn leave(&mut self, _at: Time, _from: u64, _next: u64) {}
+    fn enter(&mut self, _at: Time, _to: &Block) {}
+    fn gap(&mut self, _at: Time, why: Gap) {
         println!("gap {why:?}");
     }
-    fn missing(&mut self, _ticks: u64, _address: u64) {}
+    fn missing(&mut self, _at: Time, _address: u64) {}
 }
 
 fn main() {

@@ -1,5 +1,6 @@
 //! Calls of a thread, from its branches.
 
+use crate::clock::Time;
 use crate::code::{Kind, Place};
 
 /// The most open calls of a thread.
@@ -8,13 +9,13 @@ const DEPTH_MAX: usize = 1 << 16;
 /// Receives the calls.
 pub trait CallSink {
     /// A function was entered, at this address.
-    fn entry(&mut self, ticks: u64, address: u64);
+    fn entry(&mut self, at: Time, address: u64);
     /// The function at this address was left.
-    fn exit(&mut self, ticks: u64, address: u64);
+    fn exit(&mut self, at: Time, address: u64);
     /// So many of the innermost calls were left without a return.
-    fn unwound(&mut self, ticks: u64, count: u32);
+    fn unwound(&mut self, at: Time, count: u32);
     /// Events are missing here, and so is what is open.
-    fn lose(&mut self, ticks: u64);
+    fn lose(&mut self, at: Time);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,81 +55,81 @@ pub struct Calls {
 
 impl Calls {
     /// A call.
-    pub fn call(&mut self, ticks: u64, to: &Place, return_to: u64, sink: &mut impl CallSink) {
-        self.push(ticks, to, return_to, sink);
+    pub fn call(&mut self, at: Time, to: &Place, return_to: u64, sink: &mut impl CallSink) {
+        self.push(at, to, return_to, sink);
     }
 
-    fn push(&mut self, ticks: u64, to: &Place, return_to: u64, sink: &mut impl CallSink) {
+    fn push(&mut self, at: Time, to: &Place, return_to: u64, sink: &mut impl CallSink) {
         if self.frames.len() >= DEPTH_MAX {
-            self.gap(ticks, sink);
+            self.gap(at, sink);
         }
         let is_stub = to.function == 0 && to.kind == Kind::IndirectJump;
         self.frames.push(Frame { return_to, entered: to.start, function: to.function, is_stub });
         if !is_stub {
             self.has_begun = true;
-            sink.entry(ticks, to.start);
+            sink.entry(at, to.start);
         }
     }
 
-    fn pop(&mut self, ticks: u64, sink: &mut impl CallSink) {
+    fn pop(&mut self, at: Time, sink: &mut impl CallSink) {
         if let Some(frame) = self.frames.pop()
             && !frame.is_stub
         {
-            sink.exit(ticks, frame.entered);
+            sink.exit(at, frame.entered);
         }
     }
 
     /// Only this many calls stay open.
-    fn unwind_to(&mut self, ticks: u64, depth: usize, sink: &mut impl CallSink) {
+    fn unwind_to(&mut self, at: Time, depth: usize, sink: &mut impl CallSink) {
         if depth >= self.frames.len() {
             return;
         }
         let count = self.frames.drain(depth..).filter(|frame| !frame.is_stub).count();
         self.interrupted.retain(|(_, _, open)| *open <= depth);
         if count > 0 {
-            sink.unwound(ticks, count as u32);
+            sink.unwound(at, count as u32);
         }
     }
 
     /// A return.
-    pub fn ret(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
+    pub fn ret(&mut self, at: Time, from: &Place, to: &Place, sink: &mut impl CallSink) {
         match self.frames.last() {
-            Some(frame) if frame.return_to == to.start || frame.return_to == 0 => self.pop(ticks, sink),
-            None if to.begins_function() => self.tail(ticks, from, to, sink),
+            Some(frame) if frame.return_to == to.start || frame.return_to == 0 => self.pop(at, sink),
+            None if to.begins_function() => self.tail(at, from, to, sink),
             None => {
                 // Its entry was before the trace.
                 self.has_begun = true;
-                sink.exit(ticks, if from.function == 0 { from.start } else { from.function });
+                sink.exit(at, if from.function == 0 { from.start } else { from.function });
             }
             Some(_) => {
                 if let Some(index) = self.frames.iter().rposition(|frame| frame.return_to == to.start) {
-                    self.unwind_to(ticks, index + 1, sink);
-                    self.pop(ticks, sink);
+                    self.unwind_to(at, index + 1, sink);
+                    self.pop(at, sink);
                 } else {
-                    self.land(ticks, from, to, sink);
+                    self.land(at, from, to, sink);
                 }
             }
         }
     }
 
     /// A jump to another function, or by a register.
-    pub fn jump(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
+    pub fn jump(&mut self, at: Time, from: &Place, to: &Place, sink: &mut impl CallSink) {
         if to.function != from.function {
-            self.land(ticks, from, to, sink);
+            self.land(at, from, to, sink);
         }
     }
 
     /// A jump to another function, or a return that none of the open calls expects.
-    fn land(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
+    fn land(&mut self, at: Time, from: &Place, to: &Place, sink: &mut impl CallSink) {
         if to.function == 0 || to.begins_function() {
-            return self.tail(ticks, from, to, sink);
+            return self.tail(at, from, to, sink);
         }
         // An exception or `longjmp`, into the middle of a function that is open.
         match self.frames.iter().rposition(|frame| frame.function == to.function) {
-            Some(index) => self.unwind_to(ticks, index + 1, sink),
-            None if from.kind == Kind::Return => self.gap(ticks, sink),
+            Some(index) => self.unwind_to(at, index + 1, sink),
+            None if from.kind == Kind::Return => self.gap(at, sink),
             // A function whose entry was before the trace.
-            None if from.kind == Kind::IndirectJump => self.unwind_to(ticks, 0, sink),
+            None if from.kind == Kind::IndirectJump => self.unwind_to(at, 0, sink),
             // Functions that share code.
             None => {
                 if let Some(frame) = self.frames.last_mut() {
@@ -138,16 +139,16 @@ impl Calls {
         }
     }
 
-    fn tail(&mut self, ticks: u64, from: &Place, to: &Place, sink: &mut impl CallSink) {
+    fn tail(&mut self, at: Time, from: &Place, to: &Place, sink: &mut impl CallSink) {
         match self.frames.last().copied() {
             Some(frame) => {
-                self.pop(ticks, sink);
-                self.push(ticks, to, frame.return_to, sink);
+                self.pop(at, sink);
+                self.push(at, to, frame.return_to, sink);
             }
             None => {
                 self.has_begun = true;
-                sink.exit(ticks, if from.function == 0 { from.start } else { from.function });
-                self.push(ticks, to, 0, sink);
+                sink.exit(at, if from.function == 0 { from.start } else { from.function });
+                self.push(at, to, 0, sink);
             }
         }
     }
@@ -158,50 +159,50 @@ impl Calls {
     }
 
     /// The program goes on here.
-    pub fn enter(&mut self, ticks: u64, to: &Place, sink: &mut impl CallSink) {
-        let at = to.start;
+    pub fn enter(&mut self, at: Time, to: &Place, sink: &mut impl CallSink) {
+        let address = to.start;
         let left = std::mem::take(&mut self.left);
         if let LastPlace::At(from, next) = left {
             // A system call that is repeated goes on at itself.
-            if at == next || at == from {
+            if address == next || address == from {
                 return;
             }
-            let known = |(from, next, _): &(u64, u64, usize)| at == *from || at == *next;
+            let known = |(from, next, _): &(u64, u64, usize)| address == *from || address == *next;
             if let Some(index) = self.interrupted.iter().rposition(known) {
                 // A signal's handler has ended; its return was seen before.
                 let depth = self.interrupted.get(index).map_or(0, |(_, _, depth)| *depth);
                 self.interrupted.truncate(index);
-                return self.unwind_to(ticks, depth, sink);
+                return self.unwind_to(at, depth, sink);
             }
         }
-        if let Some(index) = self.frames.iter().rposition(|frame| frame.return_to == at) {
-            self.unwind_to(ticks, index + 1, sink);
-            return self.pop(ticks, sink);
+        if let Some(index) = self.frames.iter().rposition(|frame| frame.return_to == address) {
+            self.unwind_to(at, index + 1, sink);
+            return self.pop(at, sink);
         }
         let is_open = self.frames.iter().rposition(|frame| frame.function == to.function);
         match (left, is_open) {
             // The trace begins here.
             (LastPlace::Unknown, _) if !to.begins_function() => {}
-            (LastPlace::Unknown, _) => self.push(ticks, to, 0, sink),
+            (LastPlace::Unknown, _) => self.push(at, to, 0, sink),
             (LastPlace::At(from, next), _) if to.begins_function() => {
                 self.interrupted.push((from, next, self.frames.len()));
-                self.push(ticks, to, 0, sink);
+                self.push(at, to, 0, sink);
             }
-            (LastPlace::Missing, _) if to.begins_function() => self.push(ticks, to, 0, sink),
-            (_, Some(index)) if to.function != 0 => self.unwind_to(ticks, index + 1, sink),
+            (LastPlace::Missing, _) if to.begins_function() => self.push(at, to, 0, sink),
+            (_, Some(index)) if to.function != 0 => self.unwind_to(at, index + 1, sink),
             // Nothing is open that it could contradict.
             _ if self.frames.is_empty() => {}
-            _ => self.gap(ticks, sink),
+            _ => self.gap(at, sink),
         }
     }
 
     /// Branches are missing, and so is what they did to the open calls.
-    pub fn gap(&mut self, ticks: u64, sink: &mut impl CallSink) {
+    pub fn gap(&mut self, at: Time, sink: &mut impl CallSink) {
         self.frames.clear();
         self.interrupted.clear();
         self.left = LastPlace::Unknown;
         if std::mem::take(&mut self.has_begun) {
-            sink.lose(ticks);
+            sink.lose(at);
         }
     }
 
@@ -212,8 +213,8 @@ impl Calls {
     }
 
     /// The program has ended, or another one was executed.
-    pub fn end(&mut self, ticks: u64, sink: &mut impl CallSink) {
-        self.unwind_to(ticks, 0, sink);
+    pub fn end(&mut self, at: Time, sink: &mut impl CallSink) {
+        self.unwind_to(at, 0, sink);
         self.left = LastPlace::Unknown;
         self.interrupted.clear();
     }

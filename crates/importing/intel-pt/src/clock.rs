@@ -12,6 +12,16 @@ pub struct Rates {
     pub tsc_ratio: u8,
 }
 
+/// When something happened, as far as packets say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Ticks of the time-stamp counter: not later than what happened, but for [`Time::is_exact`].
+    pub ticks: u64,
+    /// A packet says this time of just this. Otherwise it happened before the next time that is
+    /// later.
+    pub is_exact: bool,
+}
+
 /// The time at a place in the packets. It never goes back, unless a TSC packet says so.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
@@ -31,6 +41,8 @@ pub struct Clock {
     core_ratio: u8,
     /// Times that went back.
     jumps: u64,
+    /// Whether the last packet was a CYC packet that told the time.
+    is_fresh: bool,
 }
 
 impl Clock {
@@ -45,6 +57,13 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    /// The time of the packet that follows. It is exact if a CYC packet came just before it.
+    #[inline]
+    #[must_use]
+    pub fn here(&self) -> Time {
+        Time { ticks: self.now, is_exact: self.is_fresh }
     }
 
     /// Whether a packet has told the time.
@@ -112,6 +131,13 @@ impl Clock {
         }
         let ticks = self.cycles.saturating_mul(self.rates.tsc_ratio.into()) / u64::from(self.core_ratio);
         self.reach(self.anchor.saturating_add(ticks));
+        self.is_fresh = true;
+    }
+
+    /// Another packet than a CYC packet.
+    #[inline]
+    pub fn other(&mut self) {
+        self.is_fresh = false;
     }
 
     /// A CBR packet.
@@ -140,8 +166,11 @@ mod tests {
         // 3 ticks of the crystal behind a multiple of 8, and 20 of the counter.
         clock.tma(8 * 300 + 3, 20);
         assert_eq!(clock.now(), 1_000_000);
+        assert!(!clock.here().is_exact);
         clock.cyc(100);
-        assert_eq!(clock.now(), 1_000_050);
+        assert_eq!(clock.here(), Time { ticks: 1_000_050, is_exact: true });
+        clock.other();
+        assert!(!clock.here().is_exact);
         clock.mtc((301 % 256) as u8);
         assert_eq!(clock.now(), 1_000_000 - 20 - 3 * 84 + 8 * 84);
         // 255 packets later, and 2 more.

@@ -1,11 +1,14 @@
 //! From packets to branches: the code is followed, and packets say what it leaves open.
 
-use crate::clock::{Clock, Rates};
+use crate::clock::{Clock, Rates, Time};
 use crate::code::{Block, Code, Image, Kind};
 use crate::packet::{Ip, Packet};
 
 /// Returns that a CPU compresses have their calls among this many last ones.
 const RETURNS: usize = 64;
+/// The most branches of a TNT packet of one byte, and of eight.
+const SHORT_BRANCHES: u8 = 6;
+const LONG_BRANCHES: u8 = 47;
 /// Blocks that are followed without a packet, at most: more is a loop that no CPU was in.
 const WITHOUT_PACKET: u32 = 1 << 16;
 
@@ -25,20 +28,20 @@ pub enum Gap {
 /// Receives the branches.
 pub trait Sink {
     /// A call, and the address it returns to.
-    fn call(&mut self, ticks: u64, to: &Block, return_to: u64);
+    fn call(&mut self, at: Time, to: &Block, return_to: u64);
     /// A return.
-    fn ret(&mut self, ticks: u64, from: &Block, to: &Block);
+    fn ret(&mut self, at: Time, from: &Block, to: &Block);
     /// A jump out of a function, or by a register.
-    fn jump(&mut self, ticks: u64, from: &Block, to: &Block);
+    fn jump(&mut self, at: Time, from: &Block, to: &Block);
     /// The program was left at `from`, and would go on at `next`: a system call, an interrupt, or a
     /// filter.
-    fn leave(&mut self, ticks: u64, from: u64, next: u64);
+    fn leave(&mut self, at: Time, from: u64, next: u64);
     /// The program goes on.
-    fn enter(&mut self, ticks: u64, to: &Block);
+    fn enter(&mut self, at: Time, to: &Block);
     /// Branches are missing up to here.
-    fn gap(&mut self, ticks: u64, why: Gap);
+    fn gap(&mut self, at: Time, why: Gap);
     /// The code at this address isn't known: branches are missing until the next `enter`.
-    fn missing(&mut self, ticks: u64, address: u64);
+    fn missing(&mut self, at: Time, address: u64);
 }
 
 /// Where the CPU is.
@@ -89,6 +92,12 @@ pub struct Flow {
     has_unseen: bool,
     before: Before,
     in_psb: bool,
+    /// When what is followed happened.
+    time: Time,
+    /// The time of the last packet about branches: what follows happened since.
+    since: u64,
+    /// Whether there were TNT packets of 8 bytes.
+    has_long: bool,
     /// Conditional and indirect branches so far.
     branches: u64,
 }
@@ -117,6 +126,9 @@ impl Flow {
             has_unseen: false,
             before: Before::Nothing,
             in_psb: false,
+            time: Time::default(),
+            since: 0,
+            has_long: false,
             branches: 0,
         }
     }
@@ -153,7 +165,7 @@ impl Flow {
     /// Branches are missing from here on, until the next PSB.
     pub fn lose(&mut self, why: Gap, sink: &mut impl Sink) {
         if self.state != State::Lost {
-            sink.gap(self.clock.now(), why);
+            sink.gap(self.clock.here(), why);
         }
         self.forget(State::Lost);
     }
@@ -169,11 +181,29 @@ impl Flow {
     /// Takes a packet.
     #[inline]
     pub fn packet<I: Image, S: Sink>(&mut self, packet: Packet, code: &mut Code, image: &I, sink: &mut S) {
+        if let Packet::Cyc(cycles) = packet {
+            return self.clock.cyc(cycles);
+        }
+        // What is followed before the packet's own branch.
+        self.time = Time { ticks: self.since, is_exact: false };
         match packet {
             Packet::Tnt(bits, count) => self.conditional(bits, count, code, image, sink),
             Packet::Tip(ip) => self.tip(ip, code, image, sink),
-            Packet::Cyc(cycles) => self.clock.cyc(cycles),
             other => self.rare(other, code, image, sink),
+        }
+        self.clock.other();
+        let ends = match packet {
+            // One that isn't full was written later than its last branch.
+            Packet::Tnt(_, count) => {
+                self.has_long |= count > SHORT_BRANCHES;
+                count == if self.has_long { LONG_BRANCHES } else { SHORT_BRANCHES }
+            }
+            Packet::Tip(_) | Packet::TipPge(_) | Packet::TipPgd(_) | Packet::Fup(_) => true,
+            Packet::PsbEnd | Packet::Ovf => true,
+            _ => false,
+        };
+        if ends {
+            self.since = self.clock.now();
         }
     }
 
@@ -196,7 +226,7 @@ impl Flow {
             }
             Packet::Ovf => {
                 if self.state != State::Lost {
-                    sink.gap(self.clock.now(), Gap::Overflow);
+                    sink.gap(self.clock.here(), Gap::Overflow);
                 }
                 self.forget(State::Overflow);
             }
@@ -250,15 +280,16 @@ impl Flow {
             self.state = State::Outside;
             return;
         }
+        self.time = self.clock.here();
         let index = self.place(address, code, image);
         if let Some(block) = code.block(index) {
             let block = *block;
             if block.kind == Kind::Missing {
                 self.state = State::Outside;
                 self.has_unseen = true;
-                sink.missing(self.clock.now(), address);
+                sink.missing(self.time, address);
             } else {
-                sink.enter(self.clock.now(), &block);
+                sink.enter(self.time, &block);
             }
         }
     }
@@ -298,7 +329,7 @@ impl Flow {
                 let to = code.taken(image, index);
                 self.push_return(block.next);
                 if let Some(target) = code.block(to) {
-                    sink.call(self.clock.now(), target, block.next);
+                    sink.call(self.time, target, block.next);
                 }
                 to
             }
@@ -313,7 +344,7 @@ impl Flow {
     fn arrive<S: Sink>(&mut self, to: u32, code: &Code, sink: &mut S) -> Option<u32> {
         let block = code.block(to)?;
         if block.kind == Kind::Missing {
-            sink.missing(self.clock.now(), block.start);
+            sink.missing(self.time, block.start);
             self.forget(State::Outside);
             self.has_unseen = true;
             return None;
@@ -327,7 +358,7 @@ impl Flow {
         if let Some(to) = code.block(to)
             && to.function != from.function
         {
-            sink.jump(self.clock.now(), from, to);
+            sink.jump(self.time, from, to);
         }
     }
 
@@ -396,7 +427,7 @@ impl Flow {
                     let Some(address) = self.pop_return() else { return };
                     let to = code.at(image, address);
                     if let Some(block) = code.block(to) {
-                        sink.ret(self.clock.now(), &from, block);
+                        sink.ret(self.time, &from, block);
                     }
                     self.arrive(to, code, sink)
                 }
@@ -421,7 +452,7 @@ impl Flow {
 
     /// A return to code that isn't known, at a place that isn't either.
     fn vanish<S: Sink>(&mut self, from: &Block, sink: &mut S) {
-        let now = self.clock.now();
+        let now = self.time;
         sink.ret(now, from, &Block::NOWHERE);
         sink.missing(now, from.last);
         self.forget(State::Outside);
@@ -471,7 +502,7 @@ impl Flow {
             }
             return;
         }
-        let now = self.clock.now();
+        let now = self.clock.here();
         self.branches += 1;
         if let Before::Event(from) = before {
             sink.leave(now, from, from);
@@ -492,6 +523,7 @@ impl Flow {
             return self.enter(target, code, image, sink);
         }
         let (bits, count) = (self.bits, self.count);
+        self.time = now;
         let index = self.place(target, code, image);
         let Some(to) = code.block(index).copied() else { return };
         match from.kind {
@@ -522,7 +554,7 @@ impl Flow {
         self.before = Before::Nothing;
         if self.is_placed(code, image) {
             // Its end is missing.
-            sink.gap(self.clock.now(), Gap::Packets);
+            sink.gap(self.clock.here(), Gap::Packets);
             self.forget(State::Outside);
         }
         if self.state == State::Lost {
@@ -566,7 +598,7 @@ impl Flow {
                 }
             }
         };
-        sink.leave(self.clock.now(), from, next);
+        sink.leave(self.clock.here(), from, next);
         self.count = 0;
         self.state = State::Outside;
     }

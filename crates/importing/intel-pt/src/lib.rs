@@ -30,7 +30,7 @@ mod flow;
 mod packet;
 
 pub use calls::{CallSink, Calls};
-pub use clock::{Clock, Rates};
+pub use clock::{Clock, Rates, Time};
 pub use code::{Block, Code, Image, Kind, Place};
 pub use flow::{Flow, Gap, Sink};
 pub use packet::{Ip, Packet, PacketError, Packets, find_psb};

@@ -1,7 +1,7 @@
 //! Random programs, run by a model of a CPU that writes packets: their calls come out again.
 
 use everycall_intel_pt::{
-    Block, CallSink, Calls, Code, Flow, Gap, Image, PacketError, Packets, Rates, Sink, find_psb,
+    Block, CallSink, Calls, Code, Flow, Gap, Image, PacketError, Packets, Rates, Sink, Time, find_psb,
 };
 use everycall_synth::{PtCall, PtEncoder, PtProgram, PtRun, Rng, mutate};
 
@@ -26,25 +26,25 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, ticks: u64, call: PtCall) {
-        assert!(ticks >= self.last, "{ticks} after {}", self.last);
-        self.last = ticks;
+    fn add(&mut self, at: Time, call: PtCall) {
+        assert!(at.ticks >= self.last, "{at:?} after {}", self.last);
+        self.last = at.ticks;
         self.calls.push(call);
     }
 }
 
 impl CallSink for Found {
-    fn entry(&mut self, ticks: u64, address: u64) {
-        self.add(ticks, PtCall::Entry(address));
+    fn entry(&mut self, at: Time, address: u64) {
+        self.add(at, PtCall::Entry(address));
     }
-    fn exit(&mut self, ticks: u64, address: u64) {
-        self.add(ticks, PtCall::Exit(address));
+    fn exit(&mut self, at: Time, address: u64) {
+        self.add(at, PtCall::Exit(address));
     }
-    fn unwound(&mut self, ticks: u64, count: u32) {
-        self.add(ticks, PtCall::Unwound(count));
+    fn unwound(&mut self, at: Time, count: u32) {
+        self.add(at, PtCall::Unwound(count));
     }
-    fn lose(&mut self, ticks: u64) {
-        self.add(ticks, PtCall::Gap);
+    fn lose(&mut self, at: Time) {
+        self.add(at, PtCall::Gap);
     }
 }
 
@@ -55,26 +55,26 @@ struct Thread {
 }
 
 impl Sink for Thread {
-    fn call(&mut self, ticks: u64, to: &Block, return_to: u64) {
-        self.calls.call(ticks, &to.place(), return_to, &mut self.found);
+    fn call(&mut self, at: Time, to: &Block, return_to: u64) {
+        self.calls.call(at, &to.place(), return_to, &mut self.found);
     }
-    fn ret(&mut self, ticks: u64, from: &Block, to: &Block) {
-        self.calls.ret(ticks, &from.place(), &to.place(), &mut self.found);
+    fn ret(&mut self, at: Time, from: &Block, to: &Block) {
+        self.calls.ret(at, &from.place(), &to.place(), &mut self.found);
     }
-    fn jump(&mut self, ticks: u64, from: &Block, to: &Block) {
-        self.calls.jump(ticks, &from.place(), &to.place(), &mut self.found);
+    fn jump(&mut self, at: Time, from: &Block, to: &Block) {
+        self.calls.jump(at, &from.place(), &to.place(), &mut self.found);
     }
-    fn leave(&mut self, _ticks: u64, from: u64, next: u64) {
+    fn leave(&mut self, _at: Time, from: u64, next: u64) {
         self.calls.leave(from, next);
     }
-    fn enter(&mut self, ticks: u64, to: &Block) {
-        self.calls.enter(ticks, &to.place(), &mut self.found);
+    fn enter(&mut self, at: Time, to: &Block) {
+        self.calls.enter(at, &to.place(), &mut self.found);
     }
-    fn gap(&mut self, ticks: u64, why: Gap) {
+    fn gap(&mut self, at: Time, why: Gap) {
         self.found.gaps.push(why);
-        self.calls.gap(ticks, &mut self.found);
+        self.calls.gap(at, &mut self.found);
     }
-    fn missing(&mut self, _ticks: u64, _address: u64) {
+    fn missing(&mut self, _at: Time, _address: u64) {
         self.calls.missing();
     }
 }

@@ -1,7 +1,7 @@
 //! Decodes a piece of a trace: packets and code to branches. What comes out depends on the piece
 //! alone, so several are decoded at once, on any number of threads.
 
-use everycall_intel_pt::{Block, Flow, Gap, Packet, PacketError, Packets, Place, Sink, find_psb};
+use everycall_intel_pt::{Block, Flow, Gap, Packet, PacketError, Packets, Place, Sink, Time, find_psb};
 use rustc_hash::FxHashMap;
 
 use super::pieces::Piece;
@@ -16,7 +16,7 @@ const SPACES_MAX: usize = 64;
 /// A branch, or what else a trace tells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    pub ticks: u64,
+    pub at: Time,
     pub what: What,
 }
 
@@ -89,7 +89,7 @@ impl Task {
     pub fn new(queue: usize, number: u64, piece: Piece, whose: (Option<u32>, u32), world: &World) -> Task {
         let mut events = Vec::new();
         if let Some(why) = piece.lost {
-            events.push(Event { ticks: 0, what: What::Gap(why) });
+            events.push(Event { at: Time::default(), what: What::Gap(why) });
         }
         Task {
             queue,
@@ -148,8 +148,8 @@ impl<'w> Worker<'w> {
             match task.phase {
                 Phase::Begin => {
                     self.point(task);
-                    let ticks = task.flow.clock.now();
-                    task.events.push(Event { ticks, what: What::Begin(task.start.take()) });
+                    let at = task.flow.clock.here();
+                    task.events.push(Event { at, what: What::Begin(task.start.take()) });
                     task.phase = Phase::Body;
                 }
                 Phase::Body => self.body(task, most),
@@ -242,9 +242,9 @@ impl<'w> Worker<'w> {
             self.point(task);
         }
         let is_joined = was_inside && task.flow.is_inside() && task.phase == Phase::Tail;
-        let ticks = task.flow.clock.now();
+        let at = task.flow.clock.here();
         let here = is_joined.then(|| task.flow.address());
-        task.events.push(Event { ticks, what: What::End(here) });
+        task.events.push(Event { at, what: What::End(here) });
     }
 
     #[inline]
@@ -274,7 +274,8 @@ impl<'w> Worker<'w> {
         self.select(image);
         if task.runs != Some((image, tid)) {
             task.runs = Some((image, tid));
-            task.events.push(Event { ticks: now, what: What::Runs(image, tid) });
+            task.events
+                .push(Event { at: Time { ticks: now, is_exact: false }, what: What::Runs(image, tid) });
         }
     }
 }
@@ -288,44 +289,44 @@ struct Out<'e> {
 
 impl Out<'_> {
     #[inline]
-    fn add(&mut self, ticks: u64, what: What) {
-        self.events.push(Event { ticks, what });
+    fn add(&mut self, at: Time, what: What) {
+        self.events.push(Event { at, what });
     }
 }
 
 impl Sink for Out<'_> {
     #[inline]
-    fn call(&mut self, ticks: u64, to: &Block, return_to: u64) {
-        self.add(ticks, What::Call { to: to.place(), return_to });
+    fn call(&mut self, at: Time, to: &Block, return_to: u64) {
+        self.add(at, What::Call { to: to.place(), return_to });
     }
 
     #[inline]
-    fn ret(&mut self, ticks: u64, from: &Block, to: &Block) {
-        self.add(ticks, What::Ret { from: from.place(), to: to.place() });
+    fn ret(&mut self, at: Time, from: &Block, to: &Block) {
+        self.add(at, What::Ret { from: from.place(), to: to.place() });
     }
 
-    fn jump(&mut self, ticks: u64, from: &Block, to: &Block) {
-        self.add(ticks, What::Jump { from: from.place(), to: to.place() });
+    fn jump(&mut self, at: Time, from: &Block, to: &Block) {
+        self.add(at, What::Jump { from: from.place(), to: to.place() });
     }
 
-    fn leave(&mut self, ticks: u64, from: u64, next: u64) {
-        self.add(ticks, What::Leave { from, next });
+    fn leave(&mut self, at: Time, from: u64, next: u64) {
+        self.add(at, What::Leave { from, next });
     }
 
-    fn enter(&mut self, ticks: u64, to: &Block) {
+    fn enter(&mut self, at: Time, to: &Block) {
         match self.phase {
             Phase::Begin => *self.start = Some(to.place()),
             // The next piece says it.
             Phase::Tail | Phase::Done => *self.phase = Phase::Done,
-            Phase::Body => self.add(ticks, What::Enter(to.place())),
+            Phase::Body => self.add(at, What::Enter(to.place())),
         }
     }
 
-    fn gap(&mut self, ticks: u64, why: Gap) {
-        self.add(ticks, What::Gap(why));
+    fn gap(&mut self, at: Time, why: Gap) {
+        self.add(at, What::Gap(why));
     }
 
-    fn missing(&mut self, ticks: u64, _address: u64) {
-        self.add(ticks, What::Missing);
+    fn missing(&mut self, at: Time, _address: u64) {
+        self.add(at, What::Missing);
     }
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
 use rustc_hash::FxHashMap;
 
+use super::inflate::{Inflate, Refused};
 use crate::error::ImportError;
 
 /// The beginning of perf's file.
@@ -14,6 +15,12 @@ pub(crate) const MAGIC_SWAPPED: &[u8] = b"2ELIFREP";
 
 /// The most bytes of build ids and attributes that are read.
 const TABLE_MAX: u64 = 64 << 20;
+/// The size of the header in a pipe.
+const PIPE_HEADER: u64 = 16;
+/// The number of the table with the command line.
+const COMMAND: usize = 11;
+/// The most descriptions of events that are read.
+const ATTRS_MAX: usize = 1 << 16;
 /// The most records beside the trace.
 const RECORDS_MAX: usize = 1 << 27;
 
@@ -126,6 +133,10 @@ pub(crate) struct PerfFile {
     pub notes: Vec<String>,
     pub has_switches: bool,
     numbers: FxHashMap<FileName, u32>,
+    /// The time of the last record of each process.
+    pub lasts: FxHashMap<u32, u64>,
+    /// Records of build ids.
+    build_ids: Vec<u8>,
     losses: Vec<(Whose, u64)>,
 }
 
@@ -181,36 +192,34 @@ impl PerfFile {
                 "was written on a big-endian machine, and so has no trace of Intel PT".to_owned(),
             ));
         }
-        if long(&head, 8) == Some(16) {
-            return Err(ImportError::Version(
-                "was written by perf into a pipe; write it into a file: perf record -o FILE".to_owned(),
-            ));
-        }
         let truncated = || ImportError::damaged(0, "the header of perf's file is truncated");
         let number = |at| long(&head, at).ok_or_else(truncated);
-        let (attr_size, attrs) = (number(16)?, (number(24)?, number(32)?));
-        let (data_at, data_size) = (number(40)?, number(48)?);
-        let features = (number(72)?, [number(80)?, number(88)?, number(96)?]);
-        let attrs = bytes_at(input, attrs.0, attrs.1, TABLE_MAX)?;
-        let attr_size = usize::try_from(attr_size).unwrap_or(usize::MAX).max(64);
-        let attrs: Vec<&[u8]> = attrs.chunks(attr_size).collect();
-        let mut trailer = Trailer::default();
-        if let Some(first) = attrs.first() {
-            trailer.bits = long(first, 24).unwrap_or(0);
-            trailer.has_trailer = long(first, 40).unwrap_or(0) >> 18 & 1 != 0;
-        }
         let mut file = PerfFile::default();
-        let end = if data_size == 0 {
-            file.notes.push(
-                "perf ended before it had finished the file: some things beside the trace may be missing"
-                    .to_owned(),
-            );
-            u64::MAX
+        let mut stream = Records::default();
+        // Into a pipe, perf writes as records what is in tables otherwise.
+        let tables = if number(8)? == PIPE_HEADER {
+            stream.read(&mut file, input, (PIPE_HEADER, u64::MAX))?;
+            None
         } else {
-            data_at.saturating_add(data_size)
+            let (attr_size, attrs) = (number(16)?, (number(24)?, number(32)?));
+            let (data_at, data_size) = (number(40)?, number(48)?);
+            let features = (number(72)?, [number(80)?, number(88)?, number(96)?]);
+            let attrs = bytes_at(input, attrs.0, attrs.1, TABLE_MAX)?;
+            let attr_size = usize::try_from(attr_size).unwrap_or(usize::MAX).max(64);
+            attrs.chunks(attr_size).for_each(|attr| stream.attr(attr));
+            let end = if data_size == 0 {
+                file.notes.push(
+                    "perf ended before it had finished the file: some things beside the trace may be missing"
+                        .to_owned(),
+                );
+                u64::MAX
+            } else {
+                data_at.saturating_add(data_size)
+            };
+            stream.read(&mut file, input, (data_at, end))?;
+            (data_size > 0).then_some((end, features))
         };
-        let mut info = None;
-        file.records(input, (data_at, end), trailer, &mut info)?;
+        let Records { info, attrs, .. } = stream;
         let Some(info) = info else {
             return Err(ImportError::Version(
                 "is perf's file without a trace of Intel PT; perf record -e intel_pt//u -- PROGRAM records one"
@@ -218,9 +227,11 @@ impl PerfFile {
             ));
         };
         file.clocks = clocks(&info, &attrs)?;
-        if data_size > 0 {
+        if let Some((end, features)) = tables {
             file.features(input, end, features)?;
         }
+        let ids = std::mem::take(&mut file.build_ids);
+        file.name_builds(&ids);
         if file.streams.values().all(|stream| stream.parts.iter().all(|part| part.size == 0)) {
             return Err(ImportError::Version(
                 "has no bytes of Intel PT: the CPU recorded nothing while perf ran".to_owned(),
@@ -235,89 +246,13 @@ impl PerfFile {
         Ok(file)
     }
 
-    fn records(
-        &mut self,
-        input: &mut (impl Read + Seek),
-        (begin, end): (u64, u64),
-        trailer: Trailer,
-        info: &mut Option<Vec<u8>>,
-    ) -> Result<(), ImportError> {
-        input.seek(SeekFrom::Start(begin)).map_err(unreadable)?;
-        let mut input = BufReader::with_capacity(crate::input::BUFFER, input);
-        let mut at = begin;
-        let mut record = Vec::new();
-        let mut lost = 0;
-        while at < end {
-            record.clear();
-            input.by_ref().take(8).read_to_end(&mut record).map_err(unreadable)?;
-            if record.is_empty() {
-                break;
-            }
-            let (kind, sizes) = (word(&record, 0).unwrap_or(0), word(&record, 4).unwrap_or(0));
-            let (misc, size) = (sizes as u16, u64::from(sizes >> 16));
-            if record.len() < 8 || size < 8 {
-                self.notes.push(format!("the file is damaged at byte {at}: what is behind it isn't read"));
-                break;
-            }
-            input.by_ref().take(size - 8).read_to_end(&mut record).map_err(unreadable)?;
-            if (record.len() as u64) < size {
-                self.notes.push(format!("the file is truncated at byte {}", at + record.len() as u64));
-                break;
-            }
-            at += size;
-            match kind {
-                2 => lost += long(&record, 16).unwrap_or(0),
-                // AUXTRACE: the trace's bytes follow.
-                71 => {
-                    let (size, offset) = (long(&record, 8).unwrap_or(0), long(&record, 16).unwrap_or(0));
-                    let (index, tid) = (word(&record, 32).unwrap_or(0), word(&record, 36).unwrap_or(0));
-                    let cpu = word(&record, 40).unwrap_or(u32::MAX);
-                    let stream = self.streams.entry(index).or_default();
-                    stream.cpu = (cpu != u32::MAX).then_some(cpu);
-                    stream.tid = tid;
-                    stream.parts.push(Part { at, size, offset });
-                    at = at.saturating_add(size);
-                    let Ok(skipped) = i64::try_from(size) else {
-                        self.notes.push("the file is truncated within the trace".to_owned());
-                        break;
-                    };
-                    input.seek_relative(skipped).map_err(unreadable)?;
-                }
-                70 => *info = Some(std::mem::take(&mut record)),
-                // TRACING_DATA: its bytes follow.
-                66 => {
-                    let size = u64::from(word(&record, 8).unwrap_or(0)).next_multiple_of(8);
-                    at += size;
-                    input.seek_relative(size as i64).map_err(unreadable)?;
-                }
-                81 | 83 => {
-                    return Err(ImportError::Version(
-                        "has compressed records, which are not read; record without -z".to_owned(),
-                    ));
-                }
-                _ => self.record(kind, misc, &record, trailer),
-            }
-            if self.sides.len() > RECORDS_MAX {
-                return Err(ImportError::damaged(
-                    at,
-                    "there are more records beside the trace than can be read",
-                ));
-            }
-            if at >= end && !input.fill_buf().map_err(unreadable)?.is_empty() {
-                break;
-            }
-        }
-        if lost > 0 {
-            self.notes.push(format!(
-                "perf lost {lost} records beside the trace: names, mapped files or switches of threads may be missing"
-            ));
-        }
-        Ok(())
-    }
-
     fn record(&mut self, kind: u32, misc: u16, record: &[u8], trailer: Trailer) {
         let _: Option<()> = (|| {
             let whose = Whose::of(record, trailer);
+            if whose.pid != u32::MAX {
+                let last = self.lasts.entry(whose.pid).or_default();
+                *last = whose.ns.max(*last);
+            }
             let (pid, tid) = (word(record, 8)?, word(record, 12)?);
             let side = |what| Side { ns: whose.ns, cpu: whose.cpu, pid, tid, what };
             match kind {
@@ -409,16 +344,11 @@ impl PerfFile {
             match bit {
                 2 => {
                     let table = bytes_at(input, at, size, TABLE_MAX)?;
-                    self.build_ids(&table);
+                    self.name_builds(&table);
                 }
-                11 => {
+                COMMAND => {
                     let bytes = bytes_at(input, at, size, 1 << 20)?;
-                    let mut rest = bytes.get(4..).unwrap_or_default();
-                    while let Some(length) = word(rest, 0) {
-                        let end = (length as usize).saturating_add(4).min(rest.len());
-                        self.command.push(text(rest.get(4..end).unwrap_or_default()));
-                        rest = rest.get(end..).unwrap_or_default();
-                    }
+                    self.name_command(&bytes);
                 }
                 _ => {}
             }
@@ -426,7 +356,16 @@ impl PerfFile {
         Ok(())
     }
 
-    fn build_ids(&mut self, mut table: &[u8]) {
+    fn name_command(&mut self, bytes: &[u8]) {
+        let mut rest = bytes.get(4..).unwrap_or_default();
+        while let Some(length) = word(rest, 0) {
+            let end = (length as usize).saturating_add(4).min(rest.len());
+            self.command.push(text(rest.get(4..end).unwrap_or_default()));
+            rest = rest.get(end..).unwrap_or_default();
+        }
+    }
+
+    fn name_builds(&mut self, mut table: &[u8]) {
         let mut ids: FxHashMap<Vec<u8>, Vec<u8>> = FxHashMap::default();
         while let Some(sizes) = word(table, 4) {
             let size = (sizes >> 16) as usize;
@@ -444,6 +383,149 @@ impl PerfFile {
             if let Some(id) = ids.get(&file.path).filter(|_| file.build_id.is_empty()) {
                 file.build_id.clone_from(id);
             }
+        }
+    }
+}
+
+/// perf's records as they come, and what they say of those that follow.
+#[derive(Default)]
+struct Records {
+    attrs: Vec<Vec<u8>>,
+    trailer: Trailer,
+    /// perf's record of the CPU's trace.
+    info: Option<Vec<u8>>,
+    inflate: Inflate,
+    /// Records that perf lost.
+    lost: u64,
+}
+
+impl Records {
+    /// An event's description: the first one says how records end.
+    fn attr(&mut self, attr: &[u8]) {
+        if self.attrs.is_empty() {
+            self.trailer.bits = long(attr, 24).unwrap_or(0);
+            self.trailer.has_trailer = long(attr, 40).unwrap_or(0) >> 18 & 1 != 0;
+        }
+        if self.attrs.len() < ATTRS_MAX {
+            self.attrs.push(attr.to_vec());
+        }
+    }
+
+    fn read(
+        &mut self,
+        file: &mut PerfFile,
+        input: &mut (impl Read + Seek),
+        (begin, end): (u64, u64),
+    ) -> Result<(), ImportError> {
+        input.seek(SeekFrom::Start(begin)).map_err(unreadable)?;
+        let mut input = BufReader::with_capacity(crate::input::BUFFER, input);
+        let mut at = begin;
+        let mut record = Vec::new();
+        while at < end {
+            record.clear();
+            input.by_ref().take(8).read_to_end(&mut record).map_err(unreadable)?;
+            if record.is_empty() {
+                break;
+            }
+            let (kind, sizes) = (word(&record, 0).unwrap_or(0), word(&record, 4).unwrap_or(0));
+            let size = u64::from(sizes >> 16);
+            if record.len() < 8 || size < 8 {
+                file.notes.push(format!("the file is damaged at byte {at}: what is behind it isn't read"));
+                break;
+            }
+            input.by_ref().take(size - 8).read_to_end(&mut record).map_err(unreadable)?;
+            if (record.len() as u64) < size {
+                file.notes.push(format!("the file is truncated at byte {}", at + record.len() as u64));
+                break;
+            }
+            at += size;
+            match kind {
+                // AUXTRACE: the trace's bytes follow.
+                71 => {
+                    let (size, offset) = (long(&record, 8).unwrap_or(0), long(&record, 16).unwrap_or(0));
+                    let (index, tid) = (word(&record, 32).unwrap_or(0), word(&record, 36).unwrap_or(0));
+                    let cpu = word(&record, 40).unwrap_or(u32::MAX);
+                    let stream = file.streams.entry(index).or_default();
+                    stream.cpu = (cpu != u32::MAX).then_some(cpu);
+                    stream.tid = tid;
+                    stream.parts.push(Part { at, size, offset });
+                    at = at.saturating_add(size);
+                    let Ok(skipped) = i64::try_from(size) else {
+                        file.notes.push("the file is truncated within the trace".to_owned());
+                        break;
+                    };
+                    input.seek_relative(skipped).map_err(unreadable)?;
+                }
+                // TRACING_DATA: its bytes follow.
+                66 => {
+                    let size = u64::from(word(&record, 8).unwrap_or(0)).next_multiple_of(8);
+                    at += size;
+                    input.seek_relative(size as i64).map_err(unreadable)?;
+                }
+                // COMPRESSED, and the form that says its length.
+                81 | 83 => {
+                    let part = match kind {
+                        81 => record.get(8..),
+                        _ => {
+                            let size = long(&record, 8).and_then(|size| usize::try_from(size).ok());
+                            size.and_then(|size| record.get(16..size.checked_add(16)?))
+                        }
+                    };
+                    if !self.unpack(file, part.unwrap_or_default(), at) {
+                        break;
+                    }
+                }
+                _ => self.one(file, &record),
+            }
+            if file.sides.len() > RECORDS_MAX {
+                return Err(ImportError::damaged(
+                    at,
+                    "there are more records beside the trace than can be read",
+                ));
+            }
+            if at >= end && !input.fill_buf().map_err(unreadable)?.is_empty() {
+                break;
+            }
+        }
+        if self.lost > 0 {
+            file.notes.push(format!(
+                "perf lost {} records beside the trace: names, mapped files or switches of threads may be missing",
+                self.lost
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads compressed records. Returns whether they make sense.
+    fn unpack(&mut self, file: &mut PerfFile, part: &[u8], at: u64) -> bool {
+        let mut inflate = std::mem::take(&mut self.inflate);
+        let found = inflate.add(part, |record| {
+            if file.sides.len() <= RECORDS_MAX {
+                self.one(file, record);
+            }
+        });
+        self.inflate = inflate;
+        let why = match found {
+            Ok(()) => return true,
+            Err(Refused::Damaged) => "can't be decompressed",
+            Err(Refused::TooLong) => "are more than 2 GiB",
+        };
+        file.notes.push(format!("the compressed records before byte {at} {why}: what follows isn't read"));
+        false
+    }
+
+    fn one(&mut self, file: &mut PerfFile, record: &[u8]) {
+        let (kind, sizes) = (word(record, 0).unwrap_or(0), word(record, 4).unwrap_or(0));
+        match kind {
+            2 => self.lost = self.lost.saturating_add(long(record, 16).unwrap_or(0)),
+            70 => self.info = Some(record.to_vec()),
+            // In a pipe: an event, a build id, a table.
+            64 => self.attr(record.get(8..).unwrap_or_default()),
+            67 if (file.build_ids.len() as u64) < TABLE_MAX => file.build_ids.extend(record),
+            80 if long(record, 8) == Some(COMMAND as u64) => {
+                file.name_command(record.get(16..).unwrap_or_default());
+            }
+            _ => file.record(kind, sizes as u16, record, self.trailer),
         }
     }
 }
@@ -483,7 +565,7 @@ impl Whose {
     }
 }
 
-fn clocks(info: &[u8], attrs: &[&[u8]]) -> Result<Clocks, ImportError> {
+fn clocks(info: &[u8], attrs: &[Vec<u8>]) -> Result<Clocks, ImportError> {
     match word(info, 8) {
         Some(1) => {}
         other => {

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Read, Seek, Write};
 
 use everycall_format::arena::ClockReading;
-use everycall_intel_pt::{CallSink, Calls, Gap};
+use everycall_intel_pt::{CallSink, Calls, Gap, Time};
 use rustc_hash::FxHashMap;
 
 use super::decode::{Event, Task, What};
@@ -127,6 +127,10 @@ impl<'w, W: Write> Merger<'w, W> {
                 self.take(index).map_err(ImportError::Unwritable)?;
             }
         }
+        // What the CPU's last packets tell of happened before it.
+        for (index, shown) in &self.shown {
+            self.out.lasted(shown.id, self.world.last(*index));
+        }
         self.counts.is_truncated = self.queues.iter().any(|queue| queue.source.is_truncated);
         Ok(())
     }
@@ -141,7 +145,7 @@ impl<'w, W: Write> Merger<'w, W> {
         loop {
             let Some(queue) = self.queues.get_mut(index) else { return Ok(None) };
             if let Some(event) = queue.events.get(queue.at) {
-                return Ok(Some(queue.now.max(event.ticks)));
+                return Ok(Some(queue.now.max(event.at.ticks)));
             }
             while queue.has_more && queue.ahead.len() < pool.ahead {
                 let Some(piece) = queue.source.next(input)? else {
@@ -190,8 +194,8 @@ impl<'w, W: Write> Merger<'w, W> {
         let Some(queue) = self.queues.get_mut(index) else { return Ok(()) };
         let Some(event) = queue.events.get(queue.at).copied() else { return Ok(()) };
         queue.at += 1;
-        queue.now = queue.now.max(event.ticks);
-        let now = queue.now;
+        queue.now = queue.now.max(event.at.ticks);
+        let now = Time { ticks: queue.now, is_exact: event.at.is_exact && queue.now == event.at.ticks };
         if let What::Runs(process, tid) = event.what {
             let before = queue.thread;
             let thread = self.thread(process, tid)?;
@@ -219,14 +223,14 @@ impl<'w, W: Write> Merger<'w, W> {
             },
             What::End(here) => {
                 queue.here = here;
-                Ok(())
+                self.apply(index, now, event.what)
             }
             other => self.apply(index, now, other),
         }
     }
 
     #[inline]
-    fn apply(&mut self, index: usize, now: u64, what: What) -> io::Result<()> {
+    fn apply(&mut self, index: usize, now: Time, what: What) -> io::Result<()> {
         let Some(queue) = self.queues.get_mut(index) else { return Ok(()) };
         if matches!(what, What::Gap(_)) {
             queue.here = None;
@@ -235,7 +239,7 @@ impl<'w, W: Write> Merger<'w, W> {
             return Ok(());
         };
         let Some(shown) = self.shown.get_mut(&thread.process) else { return Ok(()) };
-        if shown.space.reach(now) {
+        if shown.space.reach(now.ticks) {
             shown.recent = NO_CODE;
         }
         let mut emit = Emit {
@@ -262,7 +266,9 @@ impl<'w, W: Write> Merger<'w, W> {
                 self.counts.missing += 1;
                 calls.missing();
             }
-            What::Runs(..) | What::Begin(_) | What::End(_) => {}
+            // Whatever has no later time happened before.
+            What::End(_) => emit.out.lasted(emit.shown.id, now.ticks),
+            What::Runs(..) | What::Begin(_) => {}
         }
         emit.failed.map_or(Ok(()), Err)
     }
@@ -319,6 +325,7 @@ impl<'w, W: Write> Merger<'w, W> {
             out.facts.readings =
                 [first, last.max(first.saturating_add(1))].into_iter().map(reading).collect();
         }
+        out.facts.has_bounds = counts.has_times;
         let list = &mut out.facts.notes;
         list.push("functions in which the trace begins, or goes on behind a gap, began earlier".to_owned());
         list.extend(notes);
@@ -378,9 +385,16 @@ impl<W: Write> Emit<'_, W> {
         }
     }
 
-    fn time(&mut self, ticks: u64) -> u64 {
+    /// The time of an event of the thread.
+    fn time(&mut self, at: Time) -> u64 {
         // CPUs' counters may differ a little.
-        *self.last = ticks.max(*self.last);
+        if at.ticks > *self.last {
+            *self.last = at.ticks;
+            if !at.is_exact {
+                let result = self.out.no_earlier(self.thread, at.ticks);
+                self.note(result);
+            }
+        }
         *self.last
     }
 
@@ -428,9 +442,9 @@ impl<W: Write> Emit<'_, W> {
         Some(Code(code.0 + (address - map.start) as u32))
     }
 
-    fn call(&mut self, ticks: u64, address: u64, is_exit: bool) {
+    fn call(&mut self, at: Time, address: u64, is_exit: bool) {
         *self.count += 1;
-        let ticks = self.time(ticks);
+        let ticks = self.time(at);
         let code = self.code(address);
         let result = crate::modules::call(self.out, self.thread, ticks, (address, code), is_exit);
         self.note(result);
@@ -439,23 +453,23 @@ impl<W: Write> Emit<'_, W> {
 
 impl<W: Write> CallSink for Emit<'_, W> {
     #[inline]
-    fn entry(&mut self, ticks: u64, address: u64) {
-        self.call(ticks, address, false);
+    fn entry(&mut self, at: Time, address: u64) {
+        self.call(at, address, false);
     }
 
     #[inline]
-    fn exit(&mut self, ticks: u64, address: u64) {
-        self.call(ticks, address, true);
+    fn exit(&mut self, at: Time, address: u64) {
+        self.call(at, address, true);
     }
 
-    fn unwound(&mut self, ticks: u64, count: u32) {
-        let ticks = self.time(ticks);
+    fn unwound(&mut self, at: Time, count: u32) {
+        let ticks = self.time(at);
         let result = self.out.unwound(self.thread, ticks, count);
         self.note(result);
     }
 
-    fn lose(&mut self, ticks: u64) {
-        self.time(ticks);
+    fn lose(&mut self, at: Time) {
+        self.time(at);
         let result = self.out.lose(self.thread, None);
         self.note(result);
     }

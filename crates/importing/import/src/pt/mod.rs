@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! file       perf's records: what was mapped, forked, switched; where the trace lies
+//! inflate    records that perf has compressed
 //! space      the files that were mapped, their code and functions
 //! generated  code of just-in-time compilers, by the files that they left
 //! world      processes and threads: who ran where and when, with which code
@@ -17,6 +18,7 @@
 mod decode;
 mod file;
 mod generated;
+mod inflate;
 mod merge;
 mod pieces;
 mod pool;

@@ -57,10 +57,13 @@ pub(crate) fn with_pool<'w, T>(
     world: &'w World,
     run: impl FnOnce(&mut Pool<'w>) -> T,
 ) -> T {
-    let most = (EVENTS_MAX / queues.max(1)).clamp(PIECE_EVENTS.0, PIECE_EVENTS.1);
+    // One more than threads can take at once: it is merged meanwhile.
+    let ahead = if threads > 1 { 1 + threads.saturating_mul(2).div_ceil(queues.max(1)) } else { 1 };
+    let most = EVENTS_MAX / queues.max(1).saturating_mul(ahead);
+    let most = most.clamp(PIECE_EVENTS.0, PIECE_EVENTS.1);
     let here = || How::Here(Box::new(Worker::new(0, world)), VecDeque::new());
     if threads <= 1 {
-        return run(&mut Pool { ahead: 1, most, how: here() });
+        return run(&mut Pool { ahead, most, how: here() });
     }
     let (send, jobs) = channel::<Box<Task>>();
     let jobs = Mutex::new(jobs);
@@ -82,7 +85,6 @@ pub(crate) fn with_pool<'w, T>(
             };
             started += usize::from(Builder::new().spawn_scoped(scope, work).is_ok());
         }
-        let ahead = 1 + (2 * started).div_ceil(queues.max(1));
         let how = if started == 0 { here() } else { How::Threads(send, receive) };
         run(&mut Pool { ahead, most, how })
     })

@@ -44,6 +44,8 @@ pub(crate) struct World {
     ended: FxHashSet<u32>,
     /// Who runs where nothing says it.
     only: (u32, u32),
+    /// When perf wrote a process's last record, in its time.
+    lasts: FxHashMap<u32, u64>,
 }
 
 impl World {
@@ -65,6 +67,7 @@ impl World {
             switches: FxHashMap::default(),
             ended: FxHashSet::default(),
             only: (0, 0),
+            lasts: std::mem::take(&mut file.lasts),
         };
         for side in std::mem::take(&mut file.sides) {
             world.side(side);
@@ -174,6 +177,14 @@ impl World {
             |index: &u32| self.processes.get(*index as usize).is_some_and(|process| process.from <= now);
         let index = list.get(list.partition_point(is_then).saturating_sub(1))?;
         Some((*index, tid))
+    }
+
+    /// Until when the process with this index was there at least, in ticks; 0 if that isn't known.
+    pub fn last(&self, index: u32) -> u64 {
+        let Some(process) = self.processes.get(index as usize) else { return 0 };
+        let is_last = self.by_pid.get(&process.pid).is_some_and(|list| list.last() == Some(&index));
+        let last = self.lasts.get(&process.pid).filter(|_| is_last);
+        last.map_or(0, |ns| self.clocks.ticks(*ns))
     }
 
     /// A thread's name.

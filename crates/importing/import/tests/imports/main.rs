@@ -29,6 +29,8 @@ struct Line {
 #[derive(Debug, Default)]
 struct Shown {
     calls: Vec<Line>,
+    /// Between which times each call began.
+    begins: Vec<(u64, u64)>,
     /// Marks: thread, kind and name, time.
     marks: Vec<(u32, String, u64)>,
     /// Lengths of spans in nanoseconds, in the order of their begins; `None` without an end.
@@ -61,9 +63,16 @@ impl Shown {
         for thread in trace.threads() {
             let mut open = Vec::new();
             let mut begun = BTreeMap::new();
+            let mut unstamped = None;
             for event in view.timeline(thread.index) {
                 match event {
+                    TimelineEvent::Unstamped(between) => unstamped = Some(between),
                     TimelineEvent::Begin(begin) => {
+                        let at = begin.start_ns;
+                        let between = unstamped.take().filter(|between| between.at_ns == at);
+                        shown
+                            .begins
+                            .push(between.map_or((at, at), |between| (between.from_ns, between.until_ns)));
                         let name = names.name(begin.location).name.into_owned();
                         let (tid, depth, start_ns) = (thread.tid, begin.depth, begin.start_ns);
                         open.push(shown.calls.len());
