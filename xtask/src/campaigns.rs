@@ -39,11 +39,15 @@ const CAMPAIGNS: [Campaign; 5] = [
         option: ("--minutes", 10),
         runs: &[("hooks", "scribbles::whatever", "EVERYCALL_SCRIBBLE_SECONDS", 60.0)],
     },
-    // Parts of CPython's test suite, in each interpreter of the machine.
+    // Parts of CPython's test suite, in each interpreter of the machine: with hooks from the start, and
+    // with hooks that come and go.
     Campaign {
         name: "untouched",
         option: ("--count", 20),
-        runs: &[("python", "python_suite::cpythons_own_tests_pass_with_hooks", "EVERYCALL_SUITE_PARTS", 1.0)],
+        runs: &[
+            ("python", "python_suite::cpythons_own_tests_pass_with_hooks", "EVERYCALL_SUITE_PARTS", 1.0),
+            ("python", "python_suite::cpythons_own_tests_pass_while_hooks", "EVERYCALL_SUITE_PARTS", 1.0),
+        ],
     },
 ];
 

@@ -1,10 +1,13 @@
 //! CPython's own tests pass while they are recorded as they do untraced: with `EVERYCALL_FULL`, in
 //! each Python that has its test suite. So do those of an interpreter whose functions all get hooks
-//! when it starts: with `EVERYCALL_SUITE_PARTS`, by `cargo xtask untouched`.
+//! when it starts, and of one into which hooks come, and from which they go, again and again: with
+//! `EVERYCALL_SUITE_PARTS`, by `cargo xtask untouched`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use everycall_tests::python::{Python, interpreters};
 use everycall_tests::{Place, everycall, is_full, number_asked};
@@ -64,12 +67,19 @@ fn results(python: &Python, part: &str, is_traced: bool) -> Results {
 }
 
 /// Runs a command that leaves them in `results.xml`.
-fn results_of(place: &Place, mut command: Command) -> Results {
+fn results_of(place: &Place, command: Command) -> Results {
+    results_beside(place, command, |_| {})
+}
+
+/// Runs a command that leaves them in `results.xml`. `beside` is done meanwhile.
+fn results_beside(place: &Place, mut command: Command, beside: impl FnOnce(&mut Child)) -> Results {
     let results = place.file("results.xml");
     let _ = fs::remove_file(&results);
     let printed = || File::create(place.file("printed")).unwrap();
     command.stdin(Stdio::null()).stdout(printed()).stderr(printed());
-    let status = command.status().unwrap();
+    let mut child = command.spawn().unwrap();
+    beside(&mut child);
+    let status = child.wait().unwrap();
     let text = fs::read_to_string(&results).unwrap_or_default();
     let test = |case: &str| {
         let name = case.split_once("name=\"")?.1.split_once('"')?.0;
@@ -130,5 +140,55 @@ fn cpythons_own_tests_pass_with_hooks_in_the_interpreter() {
             assert_eq!(hooked, plain, "{part}, {}", interpreter.display());
             println!("{part}, {}: {} tests", interpreter.display(), hooked.1.len());
         }
+    }
+}
+
+/// A process that has just ended, or only computes, can't be attached; all others can.
+#[test]
+fn cpythons_own_tests_pass_while_hooks_come_and_go() {
+    let parts = number_asked("EVERYCALL_SUITE_PARTS").unwrap_or(0) as usize;
+    if parts == 0 {
+        println!("skipped: takes half a minute for each part; `cargo xtask untouched` runs it");
+        return;
+    }
+    for interpreter in interpreters() {
+        let place = Place::new("suite");
+        let tests = |part: &str| {
+            let mut command = place.command(&interpreter);
+            command.args(["-m", "test", "-v", "--junit-xml", "results.xml", part]);
+            command
+        };
+        let mut all = 0;
+        for part in INTERPRETER_PARTS.into_iter().take(parts) {
+            let plain = results_of(&place, tests(part));
+            if plain.1.is_empty() {
+                println!("skipped: {} has no {part}", interpreter.display());
+                continue;
+            }
+            let mut attached = 0;
+            let hooked = results_beside(&place, tests(part), |child| {
+                let pid = child.id().to_string();
+                let run = |words: &[&str]| {
+                    let output = place.command(everycall()).args(words).arg(&pid).output();
+                    output.is_ok_and(|output| output.status.success())
+                };
+                while child.try_wait().unwrap().is_none() {
+                    if run(&["attach", "--all", "--modules", "*lib-dynload*,libpython*"]) {
+                        attached += 1;
+                        sleep(Duration::from_millis(300));
+                        run(&["detach"]);
+                    }
+                    sleep(Duration::from_millis(100));
+                }
+            });
+            assert_eq!(hooked, plain, "{part}, {}, attached {attached} times", interpreter.display());
+            println!(
+                "{part}, {}: {} tests, attached {attached} times",
+                interpreter.display(),
+                hooked.1.len()
+            );
+            all += attached;
+        }
+        assert!(all > 0, "{} was never attached", interpreter.display());
     }
 }
