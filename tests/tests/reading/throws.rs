@@ -268,3 +268,155 @@ fn unknown_exception_types_are_reported() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && said.contains("there is app::Error"), "{said}");
 }
+
+const SWALLOWING: &str = r#"
+extern "C" bool swallows(void (*call)(int), int id) { try { call(id); return false; } catch (...) { return true; } }
+"#;
+
+/// Calls at random that throw, catch, throw again, jump, and clean up by code that throws and
+/// catches. Prints of each that didn't return its number, what it threw, the text, and whether the
+/// program's traced code caught that.
+const THROWING: &str = r#"
+#include <csetjmp>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+extern "C" bool swallows(void (*call)(int), int id);
+struct Own : std::runtime_error { using runtime_error::runtime_error; };
+static unsigned long state = 88172645463325252UL;
+static unsigned draw(unsigned end) { state ^= state << 13; state ^= state >> 7; state ^= state << 17; return (state >> 20) % end; }
+static std::vector<int> open;
+static std::string left, text;
+static const char *what = "";
+static int next;
+static volatile int sink;
+static std::jmp_buf target;
+static void unwound(size_t depth, const char *what, const std::string &text, bool is_sure) {
+    for (; open.size() > depth; open.pop_back()) left += std::to_string(open.back()) + "," + what + "," + text + "," + (is_sure ? "1" : "0") + "\n";
+}
+void inside(int id);
+[[gnu::noinline]] void catches(int id);
+struct Part {
+    int n;
+    ~Part() {
+        const char *what_now = what;
+        const std::string text_now = text;
+        if (n % 3 == 0) catches(next++);
+        what = what_now, text = text_now;
+    }
+};
+static void deeper(int id) {
+    if (open.size() > 10) return;
+    const unsigned how = draw(12);
+    text = "no " + std::to_string(id);
+    switch (how) {
+    case 0: what = "std::out_of_range"; throw std::out_of_range(text);
+    case 1: what = "Own"; throw Own(text);
+    case 2: what = "int"; text.clear(); throw id;
+    default: for (unsigned i = draw(4); i > 0; i--) inside(next++);
+    }
+}
+[[gnu::noinline]] void plain(int id) { open.push_back(id); deeper(id); sink = sink + 1; open.pop_back(); }
+[[gnu::noinline]] void cleans(int id) { open.push_back(id); { Part part{id}; deeper(id); } sink = sink + 1; open.pop_back(); }
+[[gnu::noinline]] void catches(int id) {
+    open.push_back(id);
+    const size_t depth = open.size();
+    try { deeper(id); } catch (...) { unwound(depth, what, text, true); }
+    sink = sink + 1;
+    open.pop_back();
+}
+[[gnu::noinline]] void again(int id) {
+    open.push_back(id);
+    const size_t depth = open.size();
+    try { deeper(id); } catch (...) { unwound(depth, what, text, true); text.clear(); throw; }
+    sink = sink + 1;
+    open.pop_back();
+}
+[[gnu::noinline]] void untraced(int id) {
+    open.push_back(id);
+    const size_t depth = open.size();
+    if (swallows(plain, next++)) unwound(depth, what, text, false);
+    sink = sink + 1;
+    open.pop_back();
+}
+void inside(int id) {
+    static void (*const all[])(int) = {plain, cleans, catches, again, untraced};
+    all[draw(5)](id);
+}
+[[gnu::noinline]] void throws(int id) { open.push_back(id); what = "Own"; text = "swallowed"; throw Own(text); }
+[[gnu::noinline]] void jumps(int id) {
+    open.push_back(id);
+    const size_t depth = open.size();
+    if (id % 2) { swallows(throws, next++); unwound(depth, what, text, false); }
+    unwound(1, "", "", true);
+    std::longjmp(target, 1);
+}
+[[gnu::noinline]] void turn(int id) {
+    open.push_back(id);
+    if (setjmp(target) == 0) jumps(next++);
+    sink = sink + 1;
+    open.pop_back();
+}
+int main() {
+    while (next < 3000) { turn(next++); catches(next++); }
+    std::fputs(left.c_str(), stdout);
+}
+"#;
+
+/// Beside a call that an exception has left stands its type and text, as the program knows them,
+/// and beside no other one.
+#[test]
+fn calls_say_what_they_threw() {
+    let place = Place::new("threw");
+    place.write("swallowing.cpp", SWALLOWING);
+    place.write("throwing.cpp", THROWING);
+    let mut command = place.command("g++");
+    successful(command.args(["-O2", "-shared", "-fPIC", "swallowing.cpp", "-o", "libswallowing.so"]));
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let label = mode.label();
+        let flags = ["-O2", "-g", "throwing.cpp", "-L.", "-lswallowing", "-Wl,-rpath,$ORIGIN"];
+        let program = place.build(mode, &flags, &format!("throwing-{label}"));
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", "-o", "trace.ect"]);
+        for function in ["plain", "cleans", "catches", "again", "untraced", "throws", "jumps", "turn"] {
+            command.args(["--args", &format!("{function}(id)")]);
+        }
+        command.arg("--");
+        let printed = successful(command.arg(&program));
+        let mut expected = std::collections::HashMap::new();
+        for line in printed.lines() {
+            let [id, what, text, is_sure] = line.split(',').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            assert_eq!(expected.insert(id, (what, text, is_sure == "1")), None, "{label}: {line}");
+        }
+        let query = "select arg(arguments, 'id'), ifnull(arg(result, 'threw'), ''), \
+                     ifnull(arg(result, 'text'), '') from slices where arguments is not null";
+        let rows =
+            successful(place.command(everycall()).args(["sql", "--format", "csv", "trace.ect", query]));
+        let (mut seen, mut swallowed) = (0, 0);
+        for row in rows.lines().skip(1) {
+            let [id, what, text] = row.split(',').collect::<Vec<_>>()[..] else { panic!("{label}: {row}") };
+            let (own_what, own_text, is_sure) = expected.remove(id).unwrap_or(("", "", true));
+            let is_nothing = what.is_empty() && text.is_empty();
+            assert!(
+                (what, text) == (own_what, own_text) || is_nothing && !is_sure,
+                "{label}: {row}, but it was {own_what}: {own_text}"
+            );
+            seen += usize::from(!what.is_empty());
+            swallowed += usize::from(!is_sure);
+        }
+        assert!(expected.is_empty() && seen > 300 && swallowed > 100, "{label}: {seen}, {swallowed}");
+    }
+    // Other outputs have it where results are.
+    let shown = |arguments: &[&str]| successful(place.command(everycall()).args(arguments).arg("trace.ect"));
+    let ints = shown(&["replay", "--where", "threw == \"int\""]);
+    assert!(ints.contains(" threw int "), "{ints}");
+    let replayed = shown(&["replay"]);
+    assert!(replayed.contains(" threw std::out_of_range: \"no "), "{replayed}");
+    let json = shown(&["replay", "--format", "json"]);
+    assert!(json.contains(r#""result":{"threw":"std::out_of_range","text":"no "#), "{json}");
+    let table = shown(&["report", "--by", "plain(threw)", "--format", "csv"]);
+    assert!(table.contains("std::out_of_range"), "{table}");
+    let csv = shown(&["export", "-f", "csv", "-o", "-"]);
+    assert!(csv.contains("threw"), "{csv}");
+}

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use everycall_timeline::{Trace, ValuesNumber};
+use everycall_timeline::{EXCEPTION, Trace, ValuesNumber};
 use everycall_values::layout::Layout;
 use everycall_values::{Value, decode};
+
+use crate::thrown;
 
 /// The layouts of a trace's captures, by id.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,9 @@ impl Layouts {
     /// The values in a capture's bytes, as for [`Layouts::values`].
     #[must_use]
     pub fn decode(&self, id: u32, bytes: &[u8]) -> Vec<(String, Value)> {
-        self.0.get(&id).map_or_else(Vec::new, |layout| decode(layout, bytes))
+        match id {
+            EXCEPTION => thrown::values(bytes),
+            _ => self.0.get(&id).map_or_else(Vec::new, |layout| decode(layout, bytes)),
+        }
     }
 }

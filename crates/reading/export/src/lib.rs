@@ -59,6 +59,7 @@ mod tails;
 #[cfg(test)]
 mod testing;
 mod text;
+mod thrown;
 mod times;
 mod values;
 
@@ -71,7 +72,7 @@ pub use everycall_timeline::{
     MarkName, SpanEndKind, StateSpan, StateTimes, Stream, TailCall, ThreadState, ThreadStates, TimelineEvent,
     Trace, ValuesNumber, Wait,
 };
-pub use everycall_values::{ERROR, Value, plain_name, text as value_text};
+pub use everycall_values::{Value, plain_name, text as value_text};
 pub use filter::{Filter, LabelPattern, ValueCondition, parse_function};
 pub use formats::{Format, FormatFacts, flamegraph_against};
 pub use layouts::Layouts;
@@ -89,7 +90,7 @@ pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
 pub use times::wall_accuracy;
 pub use values::{
-    apart, arguments_json, arguments_text, result_json, result_text, shown_values, text_of_result,
+    apart, arguments_json, arguments_text, is_of_end, result_json, result_text, shown_values, text_of_result,
     without_parameters,
 };
 

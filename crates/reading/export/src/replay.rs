@@ -253,7 +253,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
             let Some(open) = self.stack.pop() else { return };
             let far = (self.lines - open.line > LINES_NEAR).then_some(open.function);
             let times = ((start_ns, end_ns), bars);
-            let result = start.values.result.map(|number| values::result_text(export.source, number));
+            let result = self.result_of(export.source, start.values);
             return self.closing(self.stack.len(), far, times, result, (start.cut, how));
         }
         self.open(functions, export.source);
@@ -426,7 +426,6 @@ impl Page<'_> {
         // Where the call began, it is said who may have made it.
         let ending = Ending::new((times, bars), &self.moments, Start { cut, ..Start::default() }, how);
         self.sink.put(b"}");
-        let result = result.map(|result| self.shortened(&result, 2));
         self.result(result.as_deref());
         self.sink.put(b" ");
         self.ending(&ending);
@@ -536,9 +535,14 @@ impl Page<'_> {
         let (arguments, site) = of_entry.unwrap_or_default();
         let arguments = arguments.map(|text| self.shortened(&text, 1));
         let site = site.map(|text| self.shortened(&text, 2));
-        let result = values.result.map(|number| values::result_text(source, number));
-        let result = result.map(|text| self.shortened(&text, 2));
-        Shown { arguments, site, result }
+        Shown { arguments, site, result: self.result_of(source, values) }
+    }
+
+    /// A call's result with the sign or word before it.
+    fn result_of(&self, source: &impl Source, values: CallValues) -> Option<String> {
+        let text = values::result_text(source, values.result?);
+        let (sign, text) = text.split_once(' ')?;
+        Some(format!("{sign} {}", self.shortened(text, 2)))
     }
 
     /// A text of the program, which takes at most one in `parts` of a line's columns.
@@ -573,7 +577,7 @@ impl Page<'_> {
         (indent, rest): (usize, usize),
         values: &Shown,
     ) -> usize {
-        let result = values.result.as_ref().map_or(0, |result| columns(result) + 3);
+        let result = values.result.as_ref().map_or(0, |result| columns(result) + 1);
         let Some(arguments) = &values.arguments else {
             return self.name(functions, id, indent, rest + result);
         };
@@ -589,8 +593,8 @@ impl Page<'_> {
     }
 
     fn result(&mut self, result: Option<&str>) {
-        if let Some(result) = result {
-            self.sink.put(b" = ");
+        if let Some((sign, result)) = result.and_then(|result| result.split_once(' ')) {
+            self.sink.put(format!(" {sign} ").as_bytes());
             self.ink(Ink::Mark, format_args!("{result}"));
         }
     }

@@ -98,7 +98,7 @@ pub trait Source {
         String::new()
     }
 
-    /// Whether calls have arguments or results.
+    /// Whether calls have arguments or results, or threw something.
     fn has_values(&self) -> bool {
         false
     }
@@ -267,7 +267,7 @@ impl Source for TraceSource<'_> {
     }
 
     fn has_values(&self) -> bool {
-        self.trace.values().count() > 0
+        self.trace.values().are_any()
     }
 
     fn captured(&self, id: u32, bytes: &[u8]) -> Vec<(String, Value)> {

@@ -8,7 +8,7 @@ use crate::filtered::{Point, PointKind, Tail};
 use crate::names::{Details, Functions, Inlined};
 use crate::shorten::shortened_name;
 use crate::source::Source;
-use everycall_format::label::{CUT_TEXT, TEXT};
+use crate::thrown;
 use everycall_units::Count;
 use everycall_values::text as value_text;
 
@@ -74,18 +74,12 @@ pub(crate) fn arrow_of(mark: &Mark, pid: u32) -> Option<u64> {
 /// because it was truncated. `None` if there is no name.
 #[must_use]
 pub fn type_name(mangled: &str) -> Option<String> {
-    if mangled.is_empty() {
-        return None;
-    }
-    let of_type =
-        |mangled: &str| everycall_demangle::demangle_type(mangled).unwrap_or_else(|| mangled.to_owned());
-    let separators = [char::from(TEXT), char::from(CUT_TEXT)];
-    Some(match mangled.split_once(separators) {
-        None => of_type(mangled),
-        Some((mangled_type, text)) => {
-            let is_cut = mangled.as_bytes().get(mangled_type.len()) == Some(&CUT_TEXT);
+    let (of_type, text) = thrown::parts(mangled)?;
+    Some(match text {
+        None => of_type,
+        Some((text, is_cut)) => {
             let dots = if is_cut { "..." } else { "" };
-            format!("{}: {}{dots}", of_type(mangled_type), value_text::quoted_text(text.as_bytes()))
+            format!("{of_type}: {}{dots}", value_text::quoted_text(text.as_bytes()))
         }
     })
 }

@@ -4,6 +4,7 @@ use everycall_timeline::ValuesNumber;
 use everycall_values::{CALL_SITE, ERROR, Value, text};
 
 use crate::source::Source;
+use crate::thrown::THREW;
 use everycall_calls::CallValues;
 
 /// Names and texts of a call's values, for outputs that show them in a list.
@@ -41,7 +42,14 @@ pub fn apart(mut values: Vec<(String, Value)>) -> (Vec<(String, Value)>, Option<
     }
 }
 
-/// A result as it stands behind an equals sign.
+/// Whether a value with this name is known at a call's end.
+#[must_use]
+pub fn is_of_end(name: &str) -> bool {
+    matches!(name, "returned" | ERROR | THREW)
+}
+
+/// A result as it stands behind a call: `= 0`, `= -1 ENOENT`, or what the call threw:
+/// `threw std::out_of_range: "no such key"`.
 #[must_use]
 pub fn result_text(source: &impl Source, number: ValuesNumber) -> String {
     text_of_result(&source.values(number))
@@ -51,11 +59,15 @@ pub fn result_text(source: &impl Source, number: ValuesNumber) -> String {
 #[must_use]
 pub fn text_of_result(values: &[(String, Value)]) -> String {
     match values {
-        [(_, value)] => text::text(value),
-        [(_, value), (name, error)] if name == ERROR && is_failure(value) => {
-            format!("{} {}", text::text(value), text::text(error))
+        [(name, Value::Text { bytes, .. }), text @ ..] if name == THREW => {
+            let text = text.iter().map(|(_, value)| format!(": {}", text::text(value)));
+            format!("threw {}{}", String::from_utf8_lossy(bytes), text.collect::<String>())
         }
-        values => format!("({})", text::arguments(values)),
+        [(_, value)] => format!("= {}", text::text(value)),
+        [(_, value), (name, error)] if name == ERROR && is_failure(value) => {
+            format!("= {} {}", text::text(value), text::text(error))
+        }
+        values => format!("= ({})", text::arguments(values)),
     }
 }
 
@@ -73,9 +85,15 @@ pub fn arguments_json(source: &impl Source, number: ValuesNumber) -> String {
 /// A result as JSON.
 #[must_use]
 pub fn result_json(source: &impl Source, number: ValuesNumber) -> String {
-    match &source.values(number)[..] {
-        [(_, value)] => text::json_of(value),
-        values => text::json(values),
+    text::json_of(&result_value(source, number))
+}
+
+/// A result as one value: with a name if there are several, or if the call threw.
+pub(crate) fn result_value(source: &impl Source, number: ValuesNumber) -> Value {
+    let mut values = source.values(number);
+    match &mut values[..] {
+        [(name, value)] if name != THREW => std::mem::replace(value, Value::None),
+        _ => Value::Struct(values),
     }
 }
 

@@ -75,5 +75,5 @@ pub use states::States;
 pub use thread::{Checkpoint, ThreadEvents};
 pub use thread_info::ThreadInfo;
 pub use trace::Trace;
-pub use values::CapturedValues;
+pub use values::{CapturedValues, EXCEPTION};
 pub use wall::WallClock;

@@ -115,12 +115,17 @@ impl<'t> LiveThread<'t> {
             names.values.add(words, slot);
             names.values.number(words, slot)
         };
+        let exception = |slot| {
+            let mut names = names.borrow_mut();
+            names.values.add_exception(words, slot);
+            names.values.exception(words, slot)
+        };
         let mut steps = std::mem::take(&mut self.steps);
         for event in Events::new(words) {
             if (event.slot as usize) < done {
                 continue;
             }
-            if let Some(mut step) = self.depth.step(event, name, line, values) {
+            if let Some(mut step) = self.depth.step(event, name, line, values, exception) {
                 step.ticks = step.ticks.max(self.latest);
                 steps.push(step);
             }
@@ -142,17 +147,21 @@ impl<'t> LiveThread<'t> {
             }
         }
         let mut unstamped = runs.iter().flatten().peekable();
-        for (number, step) in steps.drain(..).enumerate() {
+        for (number, step) in steps.iter().enumerate() {
+            if let What::Throw(..) = step.what {
+                self.pairing.look_ahead(step, steps.iter().skip(number + 1));
+            }
             while unstamped.next_if(|run| run.first + run.count <= number).is_some() {}
             match unstamped.peek().filter(|run| run.first <= number) {
-                None => self.pairing.step(&step, out),
-                Some(run) => self.pairing.unstamped_step(&step, run, number, out),
+                None => self.pairing.step(step, out),
+                Some(run) => self.pairing.unstamped_step(step, run, number, out),
             }
             self.finish_step(out);
             if !matches!(step.what, What::Gap(..) | What::Resumed(..)) {
                 self.latest = self.latest.max(step.ticks);
             }
         }
+        steps.clear();
         (self.steps, self.runs) = (steps, runs);
     }
 

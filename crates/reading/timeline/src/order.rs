@@ -18,6 +18,9 @@ use crate::slots::{SlotDepth, Step};
 /// Steps that an event may be late by and still find its place.
 pub(crate) const WINDOW: usize = 1 << 16;
 
+/// Steps behind the present one that are always known, if there are so many.
+pub(crate) const AHEAD: usize = 1 << 12;
+
 /// Stretches that are out of order and kept apart.
 const DISORDERED_MAX: usize = 1024;
 
@@ -229,9 +232,9 @@ impl<'a> Ordered<'a> {
         self.is_in_order
     }
 
-    /// From now on, no steps are held back.
+    /// From now on, only so many steps are held back as throws look ahead.
     pub fn without_late(&mut self) {
-        self.window = 0;
+        self.window = AHEAD;
     }
 
     /// Continues at a place, with these segments. `unstamped` is what
@@ -302,6 +305,11 @@ impl<'a> Ordered<'a> {
     /// The steps that the last batch consists of, in the order of time.
     pub fn steps(&self) -> &[Step] {
         if self.is_handed_out { &self.steps.first } else { &[] }
+    }
+
+    /// Those from the one with this index on, and steps of the next batch, as far as these are known.
+    pub fn steps_from(&self, index: usize) -> impl Iterator<Item = &Step> {
+        self.steps().get(index..).unwrap_or_default().iter().chain(&self.steps.second)
     }
 
     /// Prepares the next batch. No step is later than one of the next batch; a gap starts a new
@@ -402,6 +410,7 @@ impl<'a> Ordered<'a> {
         let name = |slot, detail| with_name(words, slot, |name| names.number(process, name, detail));
         let line = |slot, ticks| names.logs.step(words, slot, process, ticks);
         let values = |slot| names.values.number(words, slot);
+        let exception = |slot| names.values.exception(words, slot);
         let mut latest_now = *latest;
         let mut place = steps.len();
         let steps = steps.next(window);
@@ -428,7 +437,7 @@ impl<'a> Ordered<'a> {
             let plain = events.plain_run().events();
             steps.extend(plain.map(|event| in_order(depth.plain(event))));
             let Some(event) = events.next() else { break };
-            steps.extend(depth.step(event, name, line, values).map(&mut in_order));
+            steps.extend(depth.step(event, name, line, values, exception).map(&mut in_order));
         }
         *latest = latest_now;
         self.is_in_order &= self.late.is_empty() && self.clamped == clamped_before;

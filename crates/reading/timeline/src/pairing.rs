@@ -1,6 +1,7 @@
 //! Pairing: entries push, exits pop, and what does not fit is counted instead of guessed.
 
 mod inlined;
+mod thrown;
 
 use std::num::NonZeroU32;
 
@@ -97,6 +98,14 @@ impl Frame {
     }
 }
 
+/// An exception on its way.
+#[derive(Clone, Copy, Debug)]
+struct Thrown {
+    exception: ValuesNumber,
+    /// Frames of the stack that it hasn't left.
+    frames: usize,
+}
+
 /// Calls that have ended and are still to be closed.
 #[derive(Clone, Copy, Debug)]
 struct Closing {
@@ -151,6 +160,8 @@ pub(crate) struct PairingState {
     caller: Option<Caller>,
     /// Values of the call that the next step enters or leaves: which, at which ticks.
     values: Option<(u8, ValuesNumber, u64)>,
+    /// Exceptions on their way, the one that was thrown last at the end.
+    thrown: Vec<Thrown>,
     /// Time of the last event.
     now_ns: u64,
     /// When the events begin.
@@ -161,7 +172,9 @@ pub(crate) struct PairingState {
 impl PairingState {
     /// Bytes that it occupies, without spans.
     pub fn bytes(&self) -> usize {
-        size_of::<PairingState>() + self.stack.len() * size_of::<Frame>()
+        size_of::<PairingState>()
+            + self.stack.len() * size_of::<Frame>()
+            + self.thrown.len() * size_of::<Thrown>()
     }
 }
 
@@ -179,6 +192,8 @@ pub(crate) struct Pairing<'a> {
     /// Whether events may have no stamp.
     is_unstamped: bool,
     closing: Option<Closing>,
+    /// A traced call catches the exception that is thrown next.
+    is_caught: bool,
     /// Calls and spans truncated at the beginning and still to be opened, innermost first.
     opening: Cuts,
     at_end: AtEnd,
@@ -198,6 +213,7 @@ impl<'a> Pairing<'a> {
             code: Answers::new(code),
             state: PairingState::default(),
             closing: None,
+            is_caught: false,
             opening: Cuts::default(),
             at_end: AtEnd::default(),
             collected: None,
@@ -241,6 +257,7 @@ impl<'a> Pairing<'a> {
         self.state.jumped = None;
         self.state.maybe_another = false;
         self.state.caller = None;
+        self.state.thrown.clear();
         self.collected = can_be.then(Cuts::default);
     }
 
@@ -383,7 +400,16 @@ impl<'a> Pairing<'a> {
                 out.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }));
             }
             What::Loss(count, why) => {
+                self.state.thrown.clear();
                 out.push(TimelineEvent::Loss(Loss { at_ns, count: Some(count), why }));
+            }
+            What::Throw(name, exception) => {
+                self.throw(exception);
+                out.push(TimelineEvent::Mark(Mark { at_ns, name, value: None, kind: MarkKind::Throw }));
+            }
+            What::Catch(name, _) => {
+                self.catch();
+                out.push(TimelineEvent::Mark(Mark { at_ns, name, value: None, kind: MarkKind::Catch }));
             }
             What::Label(detail, name, value) => {
                 let value = (detail & label::NO_VALUE == 0).then_some(value);
@@ -404,11 +430,13 @@ impl<'a> Pairing<'a> {
                     other => GapKind::Other(other),
                 };
                 self.forget_leaving();
+                self.state.thrown.clear();
                 self.unwind(left, How::InGap(until, why, None));
             }
             What::Resumed(_, thread, maybe_another) => {
                 self.state.maybe_another = maybe_another;
                 self.state.caller = None;
+                self.state.thrown.clear();
                 self.unwind(0, How::InGap(until, GapKind::Suspended, NonZeroU32::new(thread)));
             }
             What::Caller(offset, is_callees) => {
@@ -437,8 +465,6 @@ impl<'a> Pairing<'a> {
                 simple(MarkKind::Step)
             }
             label::COUNTER_REAL => simple(MarkKind::CounterReal),
-            label::THROW => simple(MarkKind::Throw),
-            label::CATCH => simple(MarkKind::Catch),
             label::CLEANUP => {
                 self.begin_leaving(value.unwrap_or(1));
                 None
@@ -454,6 +480,7 @@ impl<'a> Pairing<'a> {
                     frame.runs_at_end |= is_entered;
                 }
                 self.state.is_ending = true;
+                self.state.thrown.clear();
                 None
             }
             label::SPAN_END => self.state.spans.end(key, at_ns).or_else(|| {
@@ -534,6 +561,9 @@ impl<'a> Pairing<'a> {
             | EndKind::TruncatedAtEnd
             | EndKind::TruncatedAtLoss
             | EndKind::TruncatedAtGap => {}
+        }
+        if how == EndKind::Unwound && !self.state.thrown.is_empty() {
+            self.left_by_exception(end_ns, out);
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
         out.push(TimelineEvent::End(End {
@@ -801,6 +831,7 @@ impl<'a> Pairing<'a> {
         self.state.jumped = None;
         self.state.maybe_another = false;
         self.state.caller = None;
+        self.state.thrown.clear();
         out.push(TimelineEvent::Loss(Loss { at_ns: self.state.now_ns, count, why: LossKind::Segments }));
         self.closing = Some(Closing { until: keep, how: How::Is(EndKind::TruncatedAtLoss) });
     }

@@ -150,6 +150,9 @@ impl ThreadScan {
                 }
                 EventKind::Label { detail, .. } => {
                     with_name(words, event.slot, |name| names.count(process, name, detail));
+                    if detail & label::CLASS_MASK == label::THROW {
+                        names.values.add_exception(words, event.slot);
+                    }
                 }
                 EventKind::Values { .. } => {
                     names.values.add(words, event.slot);

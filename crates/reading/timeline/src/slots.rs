@@ -8,6 +8,7 @@ use everycall_reader::event::{Event, EventKind, PlainEvent};
 use everycall_format::event::loss;
 use everycall_format::label;
 
+use crate::values::Exception;
 use everycall_calls::ValuesNumber;
 use everycall_calls::{LossKind, MarkName, Stream};
 
@@ -39,6 +40,10 @@ pub(crate) enum What {
     Loss(u64, LossKind),
     /// The program said something: class and flags, name, value.
     Label(u8, MarkName, u64),
+    /// An exception is thrown.
+    Throw(MarkName, Exception),
+    /// An exception of a type is caught.
+    Catch(MarkName, Option<ValuesNumber>),
     /// The program wrote a log line.
     Log(MarkName),
     /// The program wrote a line of output: where, what, the line's number.
@@ -88,7 +93,7 @@ impl SlotDepth {
     }
 
     /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot,
-    /// `line` a log line, `values` a capture.
+    /// `line` a log line, `values` a capture, `exception` what is thrown or caught.
     #[inline]
     pub fn step(
         &mut self,
@@ -96,6 +101,7 @@ impl SlotDepth {
         name: impl Fn(u32, u8) -> MarkName,
         line: impl Fn(u32, u64) -> What,
         values: impl Fn(u32) -> Option<ValuesNumber>,
+        exception: impl Fn(u32) -> Exception,
     ) -> Option<Step> {
         let what = match event.kind {
             EventKind::Entry { offset } => {
@@ -106,7 +112,11 @@ impl SlotDepth {
                 self.leave();
                 What::Exit(offset)
             }
-            EventKind::Label { detail, value } => What::Label(detail, name(event.slot, detail), value),
+            EventKind::Label { detail, value } => match detail & label::CLASS_MASK {
+                label::THROW => What::Throw(name(event.slot, detail), exception(event.slot)),
+                label::CATCH => What::Catch(name(event.slot, detail), exception(event.slot).of_type),
+                _ => What::Label(detail, name(event.slot, detail), value),
+            },
             EventKind::Log => line(event.slot, event.ticks),
             EventKind::Values { what } => What::Values(what, values(event.slot)),
             EventKind::XrayEvent => {

@@ -11,6 +11,7 @@ use crate::marks::MarkNames;
 use crate::narrowing::{Narrowed, NarrowedState};
 use crate::order::{Batch, Ordered, OrderedPlace};
 use crate::pairing::{Cuts, ListedCall, Pairing, PairingState};
+use crate::slots::What;
 use crate::thread_info::ThreadInfo;
 use everycall_calls::PairingStats;
 use everycall_calls::TimelineEvent;
@@ -349,6 +350,9 @@ impl<'t> Maker<'t> {
                 while self.done < until && !self.pairing.is_busy() {
                     let (step, number) = (&steps[self.done], self.done);
                     self.done += 1;
+                    if let What::Throw(..) = step.what {
+                        self.pairing.look_ahead(step, self.ordered.steps_from(self.done));
+                    }
                     match runs.get(self.next_run).filter(|run| run.first <= number) {
                         None => self.pairing.step(step, out),
                         Some(run) => {
@@ -360,8 +364,11 @@ impl<'t> Maker<'t> {
                 return true;
             }
             for step in &steps[self.done..until] {
-                self.pairing.step(step, out);
                 self.done += 1;
+                if let What::Throw(..) = step.what {
+                    self.pairing.look_ahead(step, self.ordered.steps_from(self.done));
+                }
+                self.pairing.step(step, out);
                 if self.pairing.is_busy() {
                     break;
                 }

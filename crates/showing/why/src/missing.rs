@@ -168,7 +168,7 @@ pub(crate) fn missing(view: &TraceView<'_>, known: &Known<'_>) -> Vec<Missing> {
         let sentence = "thread states weren't recorded (record --states): own time may be work or waiting";
         not_recorded("states", Concern::Waiting, sentence);
     }
-    if !view.has_values() {
+    if view.trace().values().count() == 0 {
         let sentence = "no arguments were recorded (record --args 'FUNCTION(ARGUMENT)')";
         not_recorded("arguments", Concern::Values, sentence);
     }

@@ -76,6 +76,7 @@ impl Why {
             out += &format!("  arguments: {}\n", line(arguments));
         }
         if let Some((result, _)) = &self.call.result {
+            let result = result.strip_prefix("= ").unwrap_or(result);
             out += &format!("  result: {}\n", line(result));
         }
         if !self.call.labels.is_empty() {

@@ -2,7 +2,7 @@
 //! with.
 
 use everycall_export::{
-    CallValues, ERROR, Source as _, ValuesNumber, plain_name, value_text, without_parameters,
+    CallValues, Source as _, ValuesNumber, is_of_end, plain_name, value_text, without_parameters,
 };
 use everycall_profile::{FunctionNumber, Functions, ValueGroups, ValueOf};
 use regex::Regex;
@@ -53,10 +53,7 @@ impl ValueGroups for ByValue<'_> {
     }
 
     fn of(&mut self, values: CallValues) -> Option<&str> {
-        let number = match &self.name[..] {
-            "returned" | ERROR => values.result,
-            _ => values.arguments,
-        }?;
+        let number = if is_of_end(&self.name) { values.result } else { values.arguments }?;
         if self.texts.len() >= VALUES_MAX && !self.texts.contains_key(&number) {
             return Some(FURTHER);
         }

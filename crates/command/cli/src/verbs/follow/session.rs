@@ -373,7 +373,7 @@ impl<'a> Session<'a> {
                 TimelineEvent::Returned(returned) => {
                     let values = thread.capture(returned.result);
                     values.map_or_else(String::new, |(id, bytes)| {
-                        format!(" = {}", text_of_result(&self.layouts.decode(id, &bytes)))
+                        format!(" {}", text_of_result(&self.layouts.decode(id, &bytes)))
                     })
                 }
                 _ => String::new(),

@@ -277,7 +277,7 @@ fn with_values(name: &str, call: &SlowCall) -> String {
         None => name.to_owned(),
     };
     if let Some(result) = &call.result {
-        text.push_str(&format!(" = {}", clean(&result.text)));
+        text.push_str(&format!(" {}", clean(&result.text)));
     }
     text
 }

@@ -7,6 +7,7 @@ use crate::formats::protobuf::Message;
 use crate::labels::Labels;
 use crate::source::{Process, Source};
 use crate::text as texts;
+use crate::values;
 use everycall_calls::CallValues;
 
 use super::fields::{annotation, event, packet};
@@ -87,12 +88,7 @@ pub(super) fn put_call_values(event: &mut Vec<u8>, values: CallValues, source: &
         put_captured(event, event::ANNOTATION, "arguments", &Value::Struct(source.values(arguments)));
     }
     if let Some(result) = values.result {
-        let mut values = source.values(result);
-        let result = match &mut values[..] {
-            [(_, value)] => std::mem::replace(value, Value::None),
-            _ => Value::Struct(values),
-        };
-        put_captured(event, event::ANNOTATION, "result", &result);
+        put_captured(event, event::ANNOTATION, "result", &values::result_value(source, result));
     }
 }
 
