@@ -81,7 +81,7 @@ pub use parse::{ParseError, parse_ids, parse_threads};
 pub use passing::{Beginning, Receiver, pass};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
-pub use rows::{CALL, Row, RowFunction, Rows, What};
+pub use rows::{CALL, Row, RowFunction, RowSubject, Rows};
 pub use selection::labelled_calls;
 pub use shorten::{NameLength, shortened_name};
 pub use source::name_of as name_of_value;

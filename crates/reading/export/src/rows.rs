@@ -43,7 +43,7 @@ pub struct Row {
     /// Of calls, in traces whose events may have no times of their own: how long it took at most.
     pub duration_high_ns: Option<i64>,
     /// Its subject.
-    pub what: What,
+    pub what: RowSubject,
     /// A count or value.
     pub value: Option<i64>,
     /// A value that is no integer.
@@ -64,7 +64,7 @@ pub struct Row {
 
 /// The subject of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum What {
+pub enum RowSubject {
     /// Nothing that has a name.
     #[default]
     Nothing,
@@ -132,7 +132,7 @@ impl From<Call> for Row {
             own_ns: Some(call.own_ns),
             duration_low_ns: call.bounds_ns.map(|(low, _)| low),
             duration_high_ns: call.bounds_ns.map(|(_, high)| high),
-            what: What::Function(call.function),
+            what: RowSubject::Function(call.function),
             value: None,
             real_value: None,
             blocked_ns: None,
@@ -191,7 +191,7 @@ impl RowMaker {
             Event::OffCpu(off) => Some(self.off_cpu(off)),
             Event::Untraced(slice) => Some(Row {
                 duration_ns: Some(slice.until_ns.saturating_sub(slice.at_ns).cast_signed()),
-                what: What::Function(slice.function),
+                what: RowSubject::Function(slice.function),
                 remarks: Some(text::UNTRACED.to_owned()),
                 ..self.plain("untraced", slice.at_ns)
             }),
@@ -268,7 +268,7 @@ impl RowMaker {
             own_ns: None,
             duration_low_ns: None,
             duration_high_ns: None,
-            what: What::Nothing,
+            what: RowSubject::Nothing,
             value: None,
             real_value: None,
             blocked_ns: None,
@@ -298,7 +298,7 @@ impl RowMaker {
         let (_, detail) = text::point(point, functions);
         Row {
             value: point.count.map(u64::cast_signed),
-            what: function.map_or(What::Nothing, What::Function),
+            what: function.map_or(RowSubject::Nothing, RowSubject::Function),
             remarks: function.is_none().then(|| detail.to_owned()),
             ..self.plain(kind, point.at_ns)
         }
@@ -313,7 +313,7 @@ impl RowMaker {
         let is_real = mark.kind == MarkKind::CounterReal;
         let plain = self.plain(kind, start.map_or(mark.at_ns, |(start_ns, ..)| start_ns));
         Some(Row {
-            what: name.map_or(What::Nothing, What::Text),
+            what: name.map_or(RowSubject::Nothing, RowSubject::Text),
             value: mark.value.filter(|_| !is_real).map(u64::cast_signed),
             real_value: mark.value.filter(|_| is_real).map(f64::from_bits),
             duration_ns: start.map(|(start_ns, ..)| mark.at_ns.saturating_sub(start_ns).cast_signed()),

@@ -15,7 +15,7 @@ use crate::location::ModuleMap;
 use crate::marks::{MarkNames, with_name};
 use crate::pairing::{Cuts, ListedCall, Pairing};
 use crate::placing::{self, Run};
-use crate::slots::{SlotDepth, Step, What};
+use crate::slots::{SlotDepth, Step, StepKind};
 use crate::thread::has_unstamped;
 use crate::trace::Trace;
 use everycall_calls::Location;
@@ -148,7 +148,7 @@ impl<'t> LiveThread<'t> {
         }
         let mut unstamped = runs.iter().flatten().peekable();
         for (number, step) in steps.iter().enumerate() {
-            if let What::Throw(..) = step.what {
+            if let StepKind::Throw(..) = step.kind {
                 self.pairing.look_ahead(step, steps.iter().skip(number + 1));
             }
             while unstamped.next_if(|run| run.first + run.count <= number).is_some() {}
@@ -157,7 +157,7 @@ impl<'t> LiveThread<'t> {
                 Some(run) => self.pairing.unstamped_step(step, run, number, out),
             }
             self.finish_step(out);
-            if !matches!(step.what, What::Gap(..) | What::Resumed(..)) {
+            if !matches!(step.kind, StepKind::Gap(..) | StepKind::Resumed(..)) {
                 self.latest = self.latest.max(step.ticks);
             }
         }

@@ -8,7 +8,7 @@ use everycall_format::log_line::stream;
 use everycall_reader::log_line::{LogFormat, LogLine, format_address, log_payloads, output_line};
 use everycall_reader::{Module, Recording};
 
-use crate::slots::What;
+use crate::slots::StepKind;
 use everycall_calls::Location;
 use everycall_calls::{MarkName, Stream};
 
@@ -133,10 +133,10 @@ impl LogLines {
     }
 
     /// The step of a line that was counted.
-    pub(crate) fn step(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> What {
+    pub(crate) fn step(&self, words: &[u64], slot: u32, process: usize, ticks: u64) -> StepKind {
         let name = self.number(words, slot, process, ticks);
         match output_line(words, slot) {
-            None => What::Log(name),
+            None => StepKind::Log(name),
             Some((written, line)) => {
                 let to = match written {
                     stream::STDOUT => Stream::Stdout,
@@ -144,7 +144,7 @@ impl LogLines {
                     stream::FILE => Stream::File,
                     other => Stream::Other(u8::try_from(other).unwrap_or(0)),
                 };
-                What::Output(to, name, line)
+                StepKind::Output(to, name, line)
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::clock::ClockWalk;
 use crate::code::{Answers, Caller, Code};
 use crate::location::ModuleMap;
 use crate::placing::{self, Run, STEP_NS};
-use crate::slots::{Step, What};
+use crate::slots::{Step, StepKind};
 use crate::spans::{self, Spans};
 use everycall_calls::Location;
 use everycall_calls::PairingStats;
@@ -270,8 +270,8 @@ impl<'a> Pairing<'a> {
     #[inline]
     pub fn step(&mut self, step: &Step, out: &mut Vec<TimelineEvent>) {
         // A gap's calls end where it begins.
-        let ticks = match step.what {
-            What::Gap(from, ..) | What::Resumed(from, ..) => from.min(step.ticks),
+        let ticks = match step.kind {
+            StepKind::Gap(from, ..) | StepKind::Resumed(from, ..) => from.min(step.ticks),
             _ => step.ticks,
         };
         self.state.now_ns = self.clock.ns(ticks).max(self.state.now_ns);
@@ -291,7 +291,9 @@ impl<'a> Pairing<'a> {
         };
         let at_ns = from_ns + part * (length / parts.max(1)).min(step_max);
         self.state.now_ns = at_ns.max(self.state.now_ns);
-        if let What::Entry(_) | What::Exit(_) | What::UnknownEntry(_) | What::UnknownExit(_) = step.what {
+        if let StepKind::Entry(_) | StepKind::Exit(_) | StepKind::UnknownEntry(_) | StepKind::UnknownExit(_) =
+            step.kind
+        {
             let at_ns = self.state.now_ns;
             let (from_ns, until_ns) = (from_ns.min(at_ns), until_ns.max(at_ns));
             out.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns, until_ns }));
@@ -303,8 +305,8 @@ impl<'a> Pairing<'a> {
     fn act(&mut self, step: &Step, ticks: u64, out: &mut Vec<TimelineEvent>) {
         let ns = self.state.now_ns;
         let values = self.state.values.take().filter(|(.., at)| *at == step.ticks);
-        match step.what {
-            What::Entry(offset) => {
+        match step.kind {
+            StepKind::Entry(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
                 let tail_call = match self.state.jumped.take() {
                     None => TailCall::No,
@@ -318,7 +320,7 @@ impl<'a> Pairing<'a> {
                     begin.arguments = Some(number);
                 }
             }
-            What::Exit(offset) => {
+            StepKind::Exit(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
                 let before = out.len();
                 self.exit(location, out);
@@ -327,7 +329,9 @@ impl<'a> Pairing<'a> {
                 }
             }
             // The jump before it, if there was one, led to the call that it belongs to.
-            What::Values(what, number) => self.state.values = number.map(|number| (what, number, step.ticks)),
+            StepKind::Values(what, number) => {
+                self.state.values = number.map(|number| (what, number, step.ticks))
+            }
             other => self.rare(ticks, step.ticks, other, out),
         }
     }
@@ -364,27 +368,27 @@ impl<'a> Pairing<'a> {
     }
 
     #[cold]
-    fn rare(&mut self, ticks: u64, until: u64, what: What, out: &mut Vec<TimelineEvent>) {
+    fn rare(&mut self, ticks: u64, until: u64, kind: StepKind, out: &mut Vec<TimelineEvent>) {
         let at_ns = self.state.now_ns;
         if let Some(exit) = self.state.jumped.take() {
             self.untraced(exit, at_ns, out);
         }
         let unknown = |address| self.modules.locate_outside(address, ticks);
-        match what {
-            What::Entry(_) | What::Exit(_) | What::Values(..) => {}
-            What::UnknownEntry(address) => {
+        match kind {
+            StepKind::Entry(_) | StepKind::Exit(_) | StepKind::Values(..) => {}
+            StepKind::UnknownEntry(address) => {
                 let location = unknown(address);
                 self.open(Frame::new(location, ticks, at_ns), TailCall::No, out);
             }
-            What::UnknownExit(address) => self.exit(unknown(address), out),
-            What::Unwound(count, unwound::INLINED) => self.end_inlined(count, false),
-            What::Unwound(count, unwound::INLINED_IN_CLEANUP) => self.end_inlined(count, true),
-            What::Unwound(count, how) => {
+            StepKind::UnknownExit(address) => self.exit(unknown(address), out),
+            StepKind::Unwound(count, unwound::INLINED) => self.end_inlined(count, false),
+            StepKind::Unwound(count, unwound::INLINED_IN_CLEANUP) => self.end_inlined(count, true),
+            StepKind::Unwound(count, how) => {
                 let is_late = how == unwound::NOTICED;
                 let how = if is_late { EndKind::UnwoundLate } else { EndKind::Unwound };
                 self.unwind(count, How::Is(how));
             }
-            What::OrphanExit(offset) => {
+            StepKind::OrphanExit(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
                 if let Some(inside) = self.find_uncounted(location) {
                     for _ in 0..inside {
@@ -399,31 +403,31 @@ impl<'a> Pairing<'a> {
                 self.state.stats.orphan_exits += 1;
                 out.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }));
             }
-            What::Loss(count, why) => {
+            StepKind::Loss(count, why) => {
                 self.state.thrown.clear();
                 out.push(TimelineEvent::Loss(Loss { at_ns, count: Some(count), why }));
             }
-            What::Throw(name, exception) => {
+            StepKind::Throw(name, exception) => {
                 self.throw(exception);
                 out.push(TimelineEvent::Mark(Mark { at_ns, name, value: None, kind: MarkKind::Throw }));
             }
-            What::Catch(name, _) => {
+            StepKind::Catch(name, _) => {
                 self.catch();
                 out.push(TimelineEvent::Mark(Mark { at_ns, name, value: None, kind: MarkKind::Catch }));
             }
-            What::Label(detail, name, value) => {
+            StepKind::Label(detail, name, value) => {
                 let value = (detail & label::NO_VALUE == 0).then_some(value);
                 self.mark(detail & label::CLASS_MASK, (name, value), out);
             }
-            What::Log(name) => {
+            StepKind::Log(name) => {
                 let mark = Mark { at_ns, name, value: None, kind: MarkKind::Log };
                 out.push(TimelineEvent::Mark(mark));
             }
-            What::Output(stream, name, line) => {
+            StepKind::Output(stream, name, line) => {
                 let mark = Mark { at_ns, name, value: Some(line), kind: MarkKind::Output(stream) };
                 out.push(TimelineEvent::Mark(mark));
             }
-            What::Gap(_, left, why) => {
+            StepKind::Gap(_, left, why) => {
                 let why = match why {
                     gap::THREAD => GapKind::Thread,
                     gap::DISABLED => GapKind::Disabled,
@@ -433,13 +437,13 @@ impl<'a> Pairing<'a> {
                 self.state.thrown.clear();
                 self.unwind(left, How::InGap(until, why, None));
             }
-            What::Resumed(_, thread, maybe_another) => {
+            StepKind::Resumed(_, thread, maybe_another) => {
                 self.state.maybe_another = maybe_another;
                 self.state.caller = None;
                 self.state.thrown.clear();
                 self.unwind(0, How::InGap(until, GapKind::Suspended, NonZeroU32::new(thread)));
             }
-            What::Caller(offset, is_callees) => {
+            StepKind::Caller(offset, is_callees) => {
                 let code = offset.map(|offset| self.modules.locate(&mut self.cursor, offset, ticks));
                 self.state.caller = Some(Caller { code, is_callees });
             }

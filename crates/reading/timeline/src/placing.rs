@@ -5,7 +5,7 @@
 //! stops the thread does so in front of a stamp, so a long time before it belongs to the call that
 //! is open then, and isn't spread over the calls before it.
 
-use crate::slots::{Step, What};
+use crate::slots::{Step, StepKind};
 
 /// Events are placed no further apart than this, in nanoseconds.
 pub(crate) const STEP_NS: u64 = 250;
@@ -53,7 +53,7 @@ pub(crate) fn find_runs(steps: &[Step], begins: bool, next: Option<u64>, runs: &
         let stamp = same.first().map_or(0, |step| step.ticks);
         let until = steps.get(behind).map(begin).or(next).unwrap_or(stamp).max(stamp);
         // Values come before their entry or exit, which has a stamp of its own.
-        let before = match same.iter().take_while(|step| matches!(step.what, What::Values(..))).count() {
+        let before = match same.iter().take_while(|step| matches!(step.kind, StepKind::Values(..))).count() {
             0 => usize::from(!begins || first > 0),
             values => values + 1,
         };
@@ -80,8 +80,8 @@ pub(crate) fn find_runs(steps: &[Step], begins: bool, next: Option<u64>, runs: &
 
 /// When a step begins, ticks: recording was off before some.
 pub(crate) fn begin(step: &Step) -> u64 {
-    match step.what {
-        What::Gap(from, ..) | What::Resumed(from, ..) => from.min(step.ticks),
+    match step.kind {
+        StepKind::Gap(from, ..) | StepKind::Resumed(from, ..) => from.min(step.ticks),
         _ => step.ticks,
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn steps(ticks: &[u64]) -> Vec<Step> {
-        ticks.iter().map(|ticks| Step { ticks: *ticks, what: What::Entry(8) }).collect()
+        ticks.iter().map(|ticks| Step { ticks: *ticks, kind: StepKind::Entry(8) }).collect()
     }
 
     fn runs(ticks: &[u64], begins: bool, next: Option<u64>) -> Vec<(usize, usize, u64, usize)> {
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_run_ends_where_recording_goes_off() {
         let mut steps = steps(&[4, 4, 90]);
-        steps[2].what = What::Gap(30, 0, 0);
+        steps[2].kind = StepKind::Gap(30, 0, 0);
         let mut runs = Vec::new();
         find_runs(&steps, false, None, &mut runs);
         assert_eq!(

@@ -16,14 +16,14 @@ use everycall_calls::{LossKind, MarkName, Stream};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub ticks: u64,
-    pub what: What,
+    pub kind: StepKind,
 }
 
 const _: () = assert!(size_of::<Step>() == 24, "many are held back");
 
 /// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum StepKind {
     /// A code offset was entered.
     Entry(u32),
     /// A code offset was left.
@@ -85,10 +85,10 @@ impl SlotDepth {
         let PlainEvent { ticks, offset, is_entry } = event;
         if is_entry {
             self.enter();
-            Step { ticks, what: What::Entry(offset) }
+            Step { ticks, kind: StepKind::Entry(offset) }
         } else {
             self.leave();
-            Step { ticks, what: What::Exit(offset) }
+            Step { ticks, kind: StepKind::Exit(offset) }
         }
     }
 
@@ -99,82 +99,82 @@ impl SlotDepth {
         &mut self,
         event: Event,
         name: impl Fn(u32, u8) -> MarkName,
-        line: impl Fn(u32, u64) -> What,
+        line: impl Fn(u32, u64) -> StepKind,
         values: impl Fn(u32) -> Option<ValuesNumber>,
         exception: impl Fn(u32) -> Exception,
     ) -> Option<Step> {
-        let what = match event.kind {
+        let kind = match event.kind {
             EventKind::Entry { offset } => {
                 self.enter();
-                What::Entry(offset)
+                StepKind::Entry(offset)
             }
             EventKind::Exit { offset } => {
                 self.leave();
-                What::Exit(offset)
+                StepKind::Exit(offset)
             }
             EventKind::Label { detail, value } => match detail & label::CLASS_MASK {
-                label::THROW => What::Throw(name(event.slot, detail), exception(event.slot)),
-                label::CATCH => What::Catch(name(event.slot, detail), exception(event.slot).of_type),
-                _ => What::Label(detail, name(event.slot, detail), value),
+                label::THROW => StepKind::Throw(name(event.slot, detail), exception(event.slot)),
+                label::CATCH => StepKind::Catch(name(event.slot, detail), exception(event.slot).of_type),
+                _ => StepKind::Label(detail, name(event.slot, detail), value),
             },
             EventKind::Log => line(event.slot, event.ticks),
-            EventKind::Values { what } => What::Values(what, values(event.slot)),
+            EventKind::Values { what } => StepKind::Values(what, values(event.slot)),
             EventKind::XrayEvent => {
                 let detail = label::INSTANT | label::NO_VALUE;
-                What::Label(detail, name(event.slot, detail), 0)
+                StepKind::Label(detail, name(event.slot, detail), 0)
             }
             other => self.rare(other)?,
         };
-        Some(Step { ticks: event.ticks, what })
+        Some(Step { ticks: event.ticks, kind })
     }
 
     #[cold]
-    fn rare(&mut self, kind: EventKind) -> Option<What> {
-        let what = match kind {
-            EventKind::Entry { offset } => What::Entry(offset),
+    fn rare(&mut self, kind: EventKind) -> Option<StepKind> {
+        let step = match kind {
+            EventKind::Entry { offset } => StepKind::Entry(offset),
             EventKind::Exit { offset } | EventKind::TailExit { offset } => {
                 self.leave();
-                What::Exit(offset)
+                StepKind::Exit(offset)
             }
             EventKind::UnknownEntry { address } => {
                 self.enter();
-                What::UnknownEntry(address)
+                StepKind::UnknownEntry(address)
             }
             EventKind::UnknownExit { address } => {
                 self.leave();
-                What::UnknownExit(address)
+                StepKind::UnknownExit(address)
             }
-            EventKind::OrphanExit { offset } => What::OrphanExit(offset),
+            EventKind::OrphanExit { offset } => StepKind::OrphanExit(offset),
             EventKind::Segment { open_calls, .. } => {
                 self.told(open_calls);
                 return None;
             }
             EventKind::Unwound { open_calls, left, how } => {
-                What::Unwound(self.unwound(open_calls, left), how)
+                StepKind::Unwound(self.unwound(open_calls, left), how)
             }
             EventKind::Loss { count, why } => {
                 self.lost = true;
-                What::Loss(count, if why == loss::BUSY { LossKind::Busy } else { LossKind::Other(why) })
+                StepKind::Loss(count, if why == loss::BUSY { LossKind::Busy } else { LossKind::Other(why) })
             }
             EventKind::Hole { count } => {
                 self.lost = true;
                 self.has_hole = true;
-                What::Loss(count, LossKind::Hole)
+                StepKind::Loss(count, LossKind::Hole)
             }
             EventKind::Malformed => {
                 self.lost = true;
-                What::Loss(1, LossKind::Hole)
+                StepKind::Loss(1, LossKind::Hole)
             }
             EventKind::Gap { from_ticks, left, why } => {
                 if let Some(depth) = &mut self.depth {
                     *depth = depth.saturating_sub(left);
                 }
-                What::Gap(from_ticks, left, why)
+                StepKind::Gap(from_ticks, left, why)
             }
             EventKind::Resumed { from_ticks, thread, maybe_another } => {
-                What::Resumed(from_ticks, thread, maybe_another)
+                StepKind::Resumed(from_ticks, thread, maybe_another)
             }
-            EventKind::Caller { offset, is_callees } => What::Caller(offset, is_callees),
+            EventKind::Caller { offset, is_callees } => StepKind::Caller(offset, is_callees),
             EventKind::Label { .. }
             | EventKind::Log
             | EventKind::Values { .. }
@@ -182,7 +182,7 @@ impl SlotDepth {
             | EventKind::Dropped { .. }
             | EventKind::Other { .. } => return None,
         };
-        Some(what)
+        Some(step)
     }
 
     /// How many calls an unwound record ends.

@@ -11,7 +11,7 @@ use crate::marks::MarkNames;
 use crate::narrowing::{Narrowed, NarrowedState};
 use crate::order::{Batch, Ordered, OrderedPlace};
 use crate::pairing::{Cuts, ListedCall, Pairing, PairingState};
-use crate::slots::What;
+use crate::slots::StepKind;
 use crate::thread_info::ThreadInfo;
 use everycall_calls::PairingStats;
 use everycall_calls::TimelineEvent;
@@ -350,7 +350,7 @@ impl<'t> Maker<'t> {
                 while self.done < until && !self.pairing.is_busy() {
                     let (step, number) = (&steps[self.done], self.done);
                     self.done += 1;
-                    if let What::Throw(..) = step.what {
+                    if let StepKind::Throw(..) = step.kind {
                         self.pairing.look_ahead(step, self.ordered.steps_from(self.done));
                     }
                     match runs.get(self.next_run).filter(|run| run.first <= number) {
@@ -365,7 +365,7 @@ impl<'t> Maker<'t> {
             }
             for step in &steps[self.done..until] {
                 self.done += 1;
-                if let What::Throw(..) = step.what {
+                if let StepKind::Throw(..) = step.kind {
                     self.pairing.look_ahead(step, self.ordered.steps_from(self.done));
                 }
                 self.pairing.step(step, out);

@@ -43,7 +43,7 @@ mod record {
 
 /// The meaning of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum RecordKind {
     Sample(Box<Sample>),
     Mapped { pid: u32, begin: u64, end: u64, offset: u64, path: Vec<u8> },
     Forked { parent: u32, child: u32 },
@@ -109,7 +109,7 @@ impl Perf {
     }
 
     /// Adds what was recorded so far, with its time: in order for each CPU.
-    pub fn drain(&mut self, into: &mut Vec<(u64, What)>) {
+    pub fn drain(&mut self, into: &mut Vec<(u64, RecordKind)>) {
         for cpu in &mut self.cpus {
             // No more than the buffer holds: the kernel may write as fast as this reads.
             let mut left = self.buffer;
@@ -172,10 +172,10 @@ impl<'a> Fields<'a> {
 }
 
 /// A record's time and meaning, if it is of interest.
-fn what(kind: u32, misc: u16, data: &[u8], has_kernel: bool) -> Option<(u64, What)> {
+fn what(kind: u32, misc: u16, data: &[u8], has_kernel: bool) -> Option<(u64, RecordKind)> {
     if kind == record::SAMPLE {
         let (time, sample) = sample(Fields(data), has_kernel)?;
-        return Some((time, What::Sample(Box::new(sample))));
+        return Some((time, RecordKind::Sample(Box::new(sample))));
     }
     let (data, id) = data.split_at_checked(data.len().checked_sub(record::SAMPLE_ID)?)?;
     let time = id.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?;
@@ -183,18 +183,18 @@ fn what(kind: u32, misc: u16, data: &[u8], has_kernel: bool) -> Option<(u64, Wha
     let what = match kind {
         record::LOST => {
             fields.eight()?;
-            What::Lost(fields.eight()?)
+            RecordKind::Lost(fields.eight()?)
         }
-        record::LOST_SAMPLES => What::Lost(fields.eight()?),
-        record::THROTTLE => What::Throttled,
-        record::COMM if misc & record::COMM_EXEC != 0 => What::Executes { pid: fields.four()? },
+        record::LOST_SAMPLES => RecordKind::Lost(fields.eight()?),
+        record::THROTTLE => RecordKind::Throttled,
+        record::COMM if misc & record::COMM_EXEC != 0 => RecordKind::Executes { pid: fields.four()? },
         record::FORK => {
             let (child, parent) = (fields.four()?, fields.four()?);
-            What::Forked { parent, child }
+            RecordKind::Forked { parent, child }
         }
         record::EXIT => {
             let (pid, _, tid) = (fields.four()?, fields.four()?, fields.four()?);
-            Some(What::Ended { pid }).filter(|_| pid == tid)?
+            Some(RecordKind::Ended { pid }).filter(|_| pid == tid)?
         }
         record::MMAP2 => {
             let (pid, _) = (fields.four()?, fields.four()?);
@@ -202,7 +202,7 @@ fn what(kind: u32, misc: u16, data: &[u8], has_kernel: bool) -> Option<(u64, Wha
             // Device, inode, generation, protection, flags.
             fields.take(32)?;
             let path = fields.0.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
-            What::Mapped { pid, begin, end: begin.checked_add(length)?, offset, path }
+            RecordKind::Mapped { pid, begin, end: begin.checked_add(length)?, offset, path }
         }
         _ => return None,
     };
@@ -255,7 +255,7 @@ mod tests {
         all.extend([16, 1, 2, 8]);
         let data = words(&all);
         let (time, what) = what(record::SAMPLE, 0, &data, true).unwrap();
-        let What::Sample(sample) = what else { panic!() };
+        let RecordKind::Sample(sample) = what else { panic!() };
         assert_eq!((time, sample.pid, sample.tid), (99, 7, 8));
         assert_eq!(sample.kernel, [0xffff_ffff_8000_0000]);
         assert_eq!(sample.registers.get(arch::STACK), Some(107));
@@ -272,10 +272,13 @@ mod tests {
         let of = |kind, misc, data: Vec<u8>| what(kind, misc, &[data, id.clone()].concat(), true);
         let mapped = [&words(&[7, 0x1000, 0x2000, 0x3000, 0, 0, 0, 0]), &b"/lib/x\0\0"[..]].concat();
         let path = b"/lib/x".to_vec();
-        let expected = What::Mapped { pid: 7, begin: 0x1000, end: 0x3000, offset: 0x3000, path };
+        let expected = RecordKind::Mapped { pid: 7, begin: 0x1000, end: 0x3000, offset: 0x3000, path };
         assert_eq!(of(record::MMAP2, 0, mapped), Some((99, expected)));
-        assert_eq!(of(record::LOST, 0, words(&[1, 5])), Some((99, What::Lost(5))));
-        assert_eq!(of(record::COMM, record::COMM_EXEC, words(&[7])), Some((99, What::Executes { pid: 7 })));
+        assert_eq!(of(record::LOST, 0, words(&[1, 5])), Some((99, RecordKind::Lost(5))));
+        assert_eq!(
+            of(record::COMM, record::COMM_EXEC, words(&[7])),
+            Some((99, RecordKind::Executes { pid: 7 }))
+        );
         assert_eq!(of(record::COMM, 0, words(&[7])), None);
         assert_eq!(what(record::MMAP2, 0, &[0; 20], true), None, "cut");
     }

@@ -10,7 +10,7 @@ use crate::arch::{INSTRUCTION, STACK};
 use crate::code::Code;
 use crate::kernel::KernelNames;
 use crate::maps::{AllMaps, Mapping};
-use crate::perf::{Perf, STACK_BYTES, Sample, What};
+use crate::perf::{Perf, RecordKind, STACK_BYTES, Sample};
 use crate::store::{Place, Store};
 use crate::unwind::{Context, StackCopy, Step, step_by_frame_pointer};
 
@@ -36,7 +36,7 @@ pub struct Unwinding {
     kernel: Option<KernelNames>,
     context: Context,
     /// Records that may have come before others that aren't read yet.
-    waiting: Vec<(u64, What)>,
+    waiting: Vec<(u64, RecordKind)>,
     stack: Vec<Place>,
 }
 
@@ -62,16 +62,16 @@ impl Unwinding {
         let later = self.waiting.split_off(ready);
         for (time, what) in std::mem::replace(&mut self.waiting, later) {
             match what {
-                What::Sample(sample) => self.sample(time, &sample, &mut store),
-                What::Mapped { pid, begin, end, offset, path } => {
+                RecordKind::Sample(sample) => self.sample(time, &sample, &mut store),
+                RecordKind::Mapped { pid, begin, end, offset, path } => {
                     let code = self.code(pid, path);
                     self.maps.map(pid, begin, Mapping { end, code, offset });
                 }
-                What::Forked { parent, child } => self.maps.forked(parent, child),
-                What::Executes { pid } => self.maps.executes(pid),
-                What::Ended { pid } => self.maps.ended(pid),
-                What::Lost(count) => store().losses.lost += count,
-                What::Throttled => store().losses.throttled += 1,
+                RecordKind::Forked { parent, child } => self.maps.forked(parent, child),
+                RecordKind::Executes { pid } => self.maps.executes(pid),
+                RecordKind::Ended { pid } => self.maps.ended(pid),
+                RecordKind::Lost(count) => store().losses.lost += count,
+                RecordKind::Throttled => store().losses.throttled += 1,
             }
         }
     }

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::rc::Rc;
 
-use everycall_export::{CALL, Row, Source as _, What};
+use everycall_export::{CALL, Row, RowSubject, Source as _};
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator as _;
 use rusqlite::types::ValueRef;
 use rusqlite::vtab::{
@@ -328,9 +328,9 @@ fn admits_what(rows: &TraceRows, passes: &mut Vec<Option<bool>>, conditions: &Co
         return true;
     }
     match &row.what {
-        What::Nothing => false,
-        What::Text(name) => conditions.admit_name(name),
-        What::Function(id) => {
+        RowSubject::Nothing => false,
+        RowSubject::Text(name) => conditions.admit_name(name),
+        RowSubject::Function(id) => {
             if passes.len() <= id.index() {
                 passes.resize(id.index() + 1, None);
             }
@@ -462,7 +462,7 @@ unsafe impl VTabCursor for EventsCursor {
         let Some(lane) = self.shared.lanes.get(*number) else { return Ok(()) };
         let names = || self.shared.names(*number).unwrap_or_default();
         let function = || match &row.what {
-            What::Function(id) => self.namer(lane).map(|rows| rows.function(*id)),
+            RowSubject::Function(id) => self.namer(lane).map(|rows| rows.function(*id)),
             _ => None,
         };
         let trace = || self.shared.traces.get(lane.trace);
@@ -486,7 +486,7 @@ unsafe impl VTabCursor for EventsCursor {
             11 => out.set_result(row.duration_ns),
             12 => out.set_result(row.own_ns),
             13 => match &row.what {
-                What::Text(name) => out.set_result(name.as_str()),
+                RowSubject::Text(name) => out.set_result(name.as_str()),
                 _ => out.set_result(function().map(|function| function.name)),
             },
             14 => out.set_result(function().and_then(|function| function.module)),

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use everycall_export::{FunctionId, Row, RowFunction, What};
+use everycall_export::{FunctionId, Row, RowFunction, RowSubject};
 use rustc_hash::FxHashMap;
 
 use crate::conditions::column;
@@ -84,7 +84,7 @@ impl Groups {
 
     /// Adds a call of a lane of a trace.
     pub(crate) fn add(&mut self, trace: usize, lane: usize, row: Row, rows: &TraceRows) -> io::Result<()> {
-        let What::Function(function) = row.what else { return Ok(()) };
+        let RowSubject::Function(function) = row.what else { return Ok(()) };
         let Some(group) = self.group(trace, function, rows) else { return Ok(()) };
         let record = to_bytes(&self.remarks.record(lane, row, 0));
         let Some(group) = self.groups.get_mut(group) else { return Ok(()) };

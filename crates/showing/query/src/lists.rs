@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::rc::Rc;
 
 use everycall_analysis::kept_calls;
-use everycall_export::{CALL, Source as _, What};
+use everycall_export::{CALL, RowSubject, Source as _};
 use rusqlite::types::Value;
 use rusqlite::vtab::{
     Context, Filters, IndexInfo, Module, VTab, VTabConnection, VTabCursor, sqlite3_vtab, sqlite3_vtab_cursor,
@@ -168,7 +168,7 @@ fn functions(shared: &Shared) -> Vec<Line> {
         for lane in shared.lanes.iter().filter(|lane| lane.trace == index) {
             rows.enter(lane.thread, 0);
             while let Some(row) = rows.next_row() {
-                let (What::Function(id), CALL) = (row.what, row.kind) else { continue };
+                let (RowSubject::Function(id), CALL) = (row.what, row.kind) else { continue };
                 if sums.len() <= id.index() {
                     sums.resize(id.index() + 1, None);
                 }

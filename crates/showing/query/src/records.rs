@@ -1,6 +1,6 @@
 //! Calls as records of one size, for temporary files.
 
-use everycall_export::{CALL, FunctionId, Row, ValuesNumber, What};
+use everycall_export::{CALL, FunctionId, Row, RowSubject, ValuesNumber};
 use rustc_hash::FxHashMap;
 
 /// Numbers of a record.
@@ -66,7 +66,7 @@ impl Remarks {
                 self.texts.len()
             })
         });
-        let function = if let What::Function(function) = row.what { function.index() } else { 0 };
+        let function = if let RowSubject::Function(function) = row.what { function.index() } else { 0 };
         Record([
             row.parent.unwrap_or(0),
             (lane as i64) << 32 | function as i64,
@@ -100,7 +100,7 @@ impl Remarks {
             own_ns: Some(own_ns),
             duration_low_ns: Some(low_ns),
             duration_high_ns: Some(high_ns),
-            what: What::Function(FunctionId::of_index((whose & 0xffff_ffff) as usize)),
+            what: RowSubject::Function(FunctionId::of_index((whose & 0xffff_ffff) as usize)),
             value: None,
             real_value: None,
             blocked_ns: None,

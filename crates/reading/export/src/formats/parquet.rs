@@ -23,7 +23,7 @@ use crate::driver::{Export, Sink};
 use crate::filtered::Event;
 use crate::names::{FunctionId, Functions};
 use crate::portions::Portions;
-use crate::rows::{Call, Row, RowFunction, RowMaker, What};
+use crate::rows::{Call, Row, RowFunction, RowMaker, RowSubject};
 use crate::source::Source;
 use crate::values;
 use everycall_calls::Thread;
@@ -85,9 +85,9 @@ impl<'o> Parquet<'o> {
 
     fn put(&mut self, row: &Row, functions: &Functions<'_>) {
         let subject = match &row.what {
-            What::Function(id) => self.function(*id, functions),
-            What::Text(name) => self.table.named(Some(name)),
-            What::Nothing => self.table.named(None),
+            RowSubject::Function(id) => self.function(*id, functions),
+            RowSubject::Text(name) => self.table.named(Some(name)),
+            RowSubject::Nothing => self.table.named(None),
         };
         self.table.push(row, subject);
         self.end_row();

@@ -12,7 +12,7 @@ use everycall_format::label;
 
 use super::{Pairing, Thrown};
 use crate::order::AHEAD;
-use crate::slots::{Step, What};
+use crate::slots::{Step, StepKind};
 use crate::values::Exception;
 
 /// Exceptions that are on their way at once; damaged files may have any number.
@@ -21,7 +21,7 @@ impl Pairing<'_> {
     /// Before a step: `ahead` are those that follow it.
     #[cold]
     pub fn look_ahead<'s>(&mut self, step: &Step, ahead: impl Iterator<Item = &'s Step>) {
-        if let What::Throw(_, Exception { of_type: Some(of_type), .. }) = step.what {
+        if let StepKind::Throw(_, Exception { of_type: Some(of_type), .. }) = step.kind {
             self.is_caught = is_caught(of_type, ahead.take(AHEAD));
         }
     }
@@ -58,28 +58,30 @@ fn is_caught<'s>(of_type: ValuesNumber, steps: impl Iterator<Item = &'s Step>) -
     // Calls that were made since, and are open; exits that are part of the present cleanup.
     let (mut made, mut cleanup_exits) = (0_u32, 0);
     for step in steps {
-        match step.what {
-            What::Entry(_) | What::UnknownEntry(_) => made += 1,
-            What::Exit(_) | What::UnknownExit(_) if made > 0 => made -= 1,
-            What::Exit(_) | What::UnknownExit(_) if cleanup_exits > 0 => cleanup_exits -= 1,
-            What::Exit(_) | What::UnknownExit(_) => return false,
-            What::Unwound(count, unwound::KNOWN) => made = made.saturating_sub(count),
-            What::Unwound(count, unwound::NOTICED) if count <= made => made -= count,
-            What::Catch(_, caught) if made == 0 => return caught == Some(of_type),
-            What::Throw(..) if made == 0 => return false,
-            What::Label(detail, _, value) => match detail & label::CLASS_MASK {
+        match step.kind {
+            StepKind::Entry(_) | StepKind::UnknownEntry(_) => made += 1,
+            StepKind::Exit(_) | StepKind::UnknownExit(_) if made > 0 => made -= 1,
+            StepKind::Exit(_) | StepKind::UnknownExit(_) if cleanup_exits > 0 => cleanup_exits -= 1,
+            StepKind::Exit(_) | StepKind::UnknownExit(_) => return false,
+            StepKind::Unwound(count, unwound::KNOWN) => made = made.saturating_sub(count),
+            StepKind::Unwound(count, unwound::NOTICED) if count <= made => made -= count,
+            StepKind::Catch(_, caught) if made == 0 => return caught == Some(of_type),
+            StepKind::Throw(..) if made == 0 => return false,
+            StepKind::Label(detail, _, value) => match detail & label::CLASS_MASK {
                 label::CLEANUP if made == 0 => cleanup_exits = value,
                 label::THREAD_END => return false,
                 _ => {}
             },
-            What::Unwound(..) | What::Loss(..) | What::Gap(..) | What::Resumed(..) => return false,
-            What::OrphanExit(_)
-            | What::Throw(..)
-            | What::Catch(..)
-            | What::Log(_)
-            | What::Output(..)
-            | What::Values(..)
-            | What::Caller(..) => {}
+            StepKind::Unwound(..) | StepKind::Loss(..) | StepKind::Gap(..) | StepKind::Resumed(..) => {
+                return false;
+            }
+            StepKind::OrphanExit(_)
+            | StepKind::Throw(..)
+            | StepKind::Catch(..)
+            | StepKind::Log(_)
+            | StepKind::Output(..)
+            | StepKind::Values(..)
+            | StepKind::Caller(..) => {}
         }
     }
     false

@@ -1,6 +1,6 @@
 //! Reads timelines, and adds up their calls by groups.
 
-use everycall_export::{CALL, FunctionId, Row, What};
+use everycall_export::{CALL, FunctionId, Row, RowSubject};
 use rustc_hash::FxHashMap;
 
 use super::Group;
@@ -188,7 +188,7 @@ impl<'p> Scan<'p> {
 
     #[inline]
     fn add(&mut self, row: &Row, lane: &LaneCells, rows: &TraceRows) -> Result<(), Ended> {
-        let What::Function(id) = row.what else { return Ok(()) };
+        let RowSubject::Function(id) = row.what else { return Ok(()) };
         let known = match self.functions.get(id.index()).copied().flatten() {
             Some(known) => known,
             None => self.known(id, row, lane, rows)?,

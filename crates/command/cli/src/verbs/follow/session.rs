@@ -112,10 +112,10 @@ type Threads<'t> = HashMap<RingOwner, LiveThread<'t>>;
 struct Happened {
     /// Its time in ticks: no earlier than that of the thread's previous event.
     at: u64,
-    what: What,
+    what: ShownKind,
 }
 
-enum What {
+enum ShownKind {
     /// An event of a thread, and the text of a mark.
     Event(RingOwner, TimelineEvent, String),
     /// Output of the program.
@@ -259,7 +259,7 @@ impl<'a> Session<'a> {
                 break Over::Because("is no longer followed: interrupted".to_owned());
             }
         };
-        let is_event = |happened: &&Happened| matches!(happened.what, What::Event(..));
+        let is_event = |happened: &&Happened| matches!(happened.what, ShownKind::Event(..));
         let events = self.queue.iter().filter(is_event).map(|happened| happened.at);
         let output = events.max().unwrap_or(0).max(settled);
         // Output may have been written after events that the next round makes of what was read.
@@ -267,7 +267,7 @@ impl<'a> Session<'a> {
             Over::Because(_) => (Vec::new(), std::mem::take(&mut self.queue)),
             Over::Modules => std::mem::take(&mut self.queue)
                 .into_iter()
-                .partition(|happened| matches!(happened.what, What::Said(_)) && happened.at > output),
+                .partition(|happened| matches!(happened.what, ShownKind::Said(_)) && happened.at > output),
         };
         self.queue = now;
         self.show(None, &trace, &names);
@@ -292,7 +292,7 @@ impl<'a> Session<'a> {
         });
         let missed = follower.take_missed();
         if missed > 0 {
-            self.queue.push(Happened { at: everycall_live::now_ticks(), what: What::Missed(missed) });
+            self.queue.push(Happened { at: everycall_live::now_ticks(), what: ShownKind::Missed(missed) });
         }
     }
 
@@ -338,7 +338,7 @@ impl<'a> Session<'a> {
         }
         self.carried.retain(|owner, _| !follower.is_over(*owner));
         let is_waiting = |owner: RingOwner| {
-            self.queue.iter().any(|happened| matches!(happened.what, What::Event(of, ..) if of == owner))
+            self.queue.iter().any(|happened| matches!(happened.what, ShownKind::Event(of, ..) if of == owner))
         };
         let gone = |owner: RingOwner| follower.is_over(owner) && !is_waiting(owner);
         self.latest.retain(|owner, _| !gone(*owner));
@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
             };
             let latest = self.latest.entry(owner).or_default();
             *latest = event.at_ns().max(*latest);
-            self.queue.push(Happened { at: *latest, what: What::Event(owner, event, said) });
+            self.queue.push(Happened { at: *latest, what: ShownKind::Event(owner, event, said) });
         }
     }
 
@@ -388,7 +388,7 @@ impl<'a> Session<'a> {
     fn listen(&mut self, has_ended: bool) {
         let Some(outputs) = &mut self.outputs else { return };
         while let Some(said) = if has_ended { outputs.last() } else { outputs.next() } {
-            self.queue.push(Happened { at: said.at, what: What::Said(said) });
+            self.queue.push(Happened { at: said.at, what: ShownKind::Said(said) });
         }
     }
 
@@ -399,9 +399,9 @@ impl<'a> Session<'a> {
         let count = self.queue.partition_point(is_over);
         for Happened { what, at } in self.queue.drain(..count) {
             match what {
-                What::Event(owner, event, said) => self.page.event(owner, &event, &said, trace, names),
-                What::Missed(count) => self.page.missed(at, count),
-                What::Said(said) => self.page.said(at, said.is_error, &said.bytes),
+                ShownKind::Event(owner, event, said) => self.page.event(owner, &event, &said, trace, names),
+                ShownKind::Missed(count) => self.page.missed(at, count),
+                ShownKind::Said(said) => self.page.said(at, said.is_error, &said.bytes),
             }
         }
     }
