@@ -31,9 +31,9 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
     for (is_always, mode, flags) in [
         (false, Mode::GCC_NOPS, with_frame_pointers),
         (true, Mode::GCC_NOPS, &["-O2"][..]),
-        (true, Mode::GCC_FENTRY, with_frame_pointers),
+        (false, Mode::GCC_FENTRY, with_frame_pointers),
         (true, Mode::GCC_FINSTRUMENT, &["-O2"]),
-        (true, Mode::CLANG19_XRAY, with_frame_pointers),
+        (false, Mode::CLANG19_XRAY, with_frame_pointers),
         (false, Mode::CLANG19_XRAY, &["-O2"]),
     ] {
         if !is_always && !is_full() {

@@ -13,7 +13,7 @@ use everycall_tests::selections::all_but;
 use everycall_tests::{Mode, Place, TraceView, everycall, number_asked};
 
 /// Scripts of a mode by default.
-const SCRIPTS: u64 = 200;
+const SCRIPTS: u64 = 100;
 /// Scripts that one process runs: each begins a stack or two, and a process can have at most 4096,
 /// including ended ones.
 const AT_ONCE: u64 = 1000;

@@ -59,7 +59,7 @@ fn while_threads_run_and_come_and_go() {
         run(&place, &built(&place, mode), "many");
         let mut most = 0;
         // Each file takes a second of a debug build.
-        for turn in (0..20).step_by(if is_full() { 1 } else { 3 }) {
+        for turn in (0..20).step_by(if is_full() { 1 } else { 6 }) {
             let trace = opened(&place, &format!("many-{turn}.ect"));
             most = most.max(trace.threads.iter().filter(|thread| !thread.tallies.is_empty()).count());
             let shown = successful(

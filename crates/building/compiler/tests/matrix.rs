@@ -18,7 +18,7 @@ use support::image::{Image, is_thunk, whole};
 use support::{CLANGS, Lab};
 
 /// The default slice takes every n-th case; coprime to the length of each axis, so that each value of each comes up.
-const SLICE: usize = 19;
+const SLICE: usize = 41;
 
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 const FORMS: [&str; 5] = ["-pie", "-no-pie", "-static", "-static-pie", "-shared"];
