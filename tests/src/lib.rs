@@ -29,6 +29,7 @@ pub mod selections;
 pub mod slow;
 mod standing;
 mod trace;
+pub mod viewer;
 pub mod wait;
 pub mod workloads;
 

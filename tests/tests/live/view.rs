@@ -1,59 +1,18 @@
 //! `everycall view` of programs that run: what its page gets is what the program has called so far.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
+use everycall_tests::viewer::Viewer;
 use everycall_tests::{Mode, Place, Standing, TraceView, everycall, wait};
 use serde_json::Value;
 
-/// A viewer, which ends with the test.
-struct Viewer {
-    child: Child,
-    address: String,
+/// A program that is looked at.
+trait Live {
+    fn newest(&self, function: &str) -> (u64, u64);
+    fn wait_for_calls(&self, function: &str, count: u64) -> u64;
 }
 
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Viewer {
-    fn start(words: &[&str]) -> Viewer {
-        Viewer::start_by(Command::new(everycall()), words)
-    }
-
-    fn start_by(mut command: Command, words: &[&str]) -> Viewer {
-        command.args(["view", "--no-browser"]).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut address = String::new();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        // A program that is started may write, too.
-        while !address.starts_with("http://") {
-            address.clear();
-            assert_ne!(said.read_line(&mut address).unwrap(), 0, "{words:?}: no address");
-        }
-        // Whoever writes later finds a reader.
-        std::thread::Builder::new().spawn(move || said.read_to_end(&mut Vec::new())).unwrap();
-        Viewer { child, address: address.trim().to_owned() }
-    }
-
-    /// The answer to a request of the page.
-    fn get(&self, request: &str) -> Value {
-        let rest = self.address.strip_prefix("http://").unwrap();
-        let (host, path) = rest.split_once('/').unwrap();
-        let mut stream = TcpStream::connect(host).unwrap();
-        let head = format!("GET /{path}{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let at = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        serde_json::from_slice(&answer[at + 4..]).unwrap()
-    }
-
+impl Live for Viewer {
     /// The number of the newest state, and how often a function was called in it.
     fn newest(&self, function: &str) -> (u64, u64) {
         // It asks for a newer one, too.
@@ -124,10 +83,10 @@ fn a_started_program_is_shown_from_its_first_call_to_its_last() {
     viewer.wait_for_calls("main", 1);
     assert_eq!(viewer.get("running")["lost"], 0);
     // As on the terminal. For a second after the program's end, a signal is taken for the program's.
-    let pid = viewer.child.id().to_string();
+    let pid = viewer.command.id().to_string();
     wait::until("the viewer to end", || {
         let _ = Command::new("kill").args(["-INT", &pid]).stderr(Stdio::null()).status();
-        viewer.child.try_wait().unwrap().is_some()
+        viewer.command.try_wait().unwrap().is_some()
     });
 }
 

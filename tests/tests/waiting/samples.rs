@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everycall_tests::{Mode, Place, everycall, programs, successful};
+use everycall_tests::viewer::Viewer;
+use everycall_tests::{Mode, Place, everycall, programs, successful, wait};
 use serde_json::Value;
 
 /// Builds the library without hooks, unwind information only, and the program with hooks.
@@ -67,4 +68,45 @@ fn own_time_has_names() {
     let text = successful(Command::new(everycall()).args(["report", "--width", "200"]).arg(&file));
     let line = text.lines().skip_while(|line| !line.ends_with("  parse")).nth(1).unwrap();
     assert!(line.contains(" % rounds_of (libsampled.so)"), "{text}");
+    // A query counts what the report counts.
+    let of_parse = report["rows"].as_array().unwrap().iter().find(|row| row["name"] == "parse").unwrap();
+    let counted: u64 = of_parse["own_samples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|place| place["name"] == "rounds_of")
+        .map(|place| place["samples"].as_u64().unwrap())
+        .sum();
+    let query = "select count(*) from samples where function = 'parse' and place like 'rounds_of%' \
+                 and stack like 'rounds_of;%parse;main%'";
+    let found = successful(Command::new(everycall()).args(["sql", "-f", "csv", query]).arg(&file));
+    assert_eq!(found.lines().nth(1), Some(&counted.to_string()[..]), "{found}");
+
+    // So do the page about one call, and the viewer.
+    let why = json(&["why", "--function", "^parse$", "--format", "json"], &file);
+    let in_why = |name: &str| -> u64 {
+        let of_parse = why["samples"].as_array().unwrap().iter().find(|of| of["name"] == "parse").unwrap();
+        let places = of_parse["places"].as_array().unwrap().iter();
+        places.filter(|of| of["place"] == name).map(|of| of["samples"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(in_why("rounds_of (libsampled.so)"), counted, "{why:#}");
+    let viewer = Viewer::start(&[file.to_str().unwrap()]);
+    let mut trace = Value::Null;
+    wait::until("the viewer to have read the file", || {
+        trace = viewer.get("trace");
+        trace["complete"] == true
+    });
+    let track = &trace["processes"][0]["tracks"][0];
+    assert_eq!(track["has_samples"], true, "{trace:#}");
+    let call = &why["call"];
+    let (at, depth) = (call["start_ns"].as_u64().unwrap(), call["depth"].as_u64().unwrap());
+    let slice = viewer.get(&format!("slice?track={}&at={at}&depth={depth}", track["id"]));
+    let of_slice = slice["samples"].as_array().unwrap().iter();
+    let of_slice: Vec<_> = of_slice.filter(|of| of[0] == "rounds_of (libsampled.so)").collect();
+    assert_eq!(of_slice.iter().map(|of| of[1].as_u64().unwrap()).sum::<u64>(), counted, "{slice:#}");
+    let window = format!("samples?tracks={}&from={at}&to={}&pixels=1", track["id"], call["end_ns"]);
+    let runs = viewer.get(&window);
+    let in_parse =
+        runs.as_array().unwrap().iter().filter(|run| run["depth"] == depth + 1).collect::<Vec<_>>();
+    assert!(in_parse.len() <= 2 && in_parse[0]["text"] == "rounds_of (libsampled.so)", "{runs:#}");
 }

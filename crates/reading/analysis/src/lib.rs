@@ -11,6 +11,8 @@
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
 //! event_intervals Trace + SymbolNames -> EventIntervals    how well times are known
 //! stacks          Trace + SymbolNames -> StackNames    names of sampled frames
+//! sampled_calls   TimelineEvent -> calls     the innermost call of each sample
+//! sample_places   TraceView -> SamplesIn     what ran at a sample, seen from its call
 //! own_samples     TraceView -> OwnSamples    what own times went into, by sampled stacks
 //! sampled         Trace -> SampledCounters         counters of processes, as the recorder read them
 //! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
@@ -63,7 +65,9 @@ mod kept;
 mod names;
 mod open;
 mod own_samples;
+mod sample_places;
 mod sampled;
+mod sampled_calls;
 mod source_notes;
 mod stacks;
 pub mod stored;
@@ -88,8 +92,10 @@ pub use intervals::{EventIntervals, WideFunction, event_intervals};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
-pub use own_samples::{OwnSamples, SamplesIn};
+pub use own_samples::{OwnSamples, shares};
+pub use sample_places::{SamplePlaces, SamplesIn};
 pub use sampled::{SampledCounter, SampledCounters, sampled_counters};
+pub use sampled_calls::SampledCalls;
 pub use source_notes::{SourceNote, SourceProblem};
 pub use stacks::{CodeKind, FrameName, StackNames, StackTimes};
 pub use summing::{AllCalls, FunctionFinder, Stretch, Stretches, all_calls};

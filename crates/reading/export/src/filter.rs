@@ -138,6 +138,17 @@ pub fn parse_function(text: &str) -> Result<Regex, ParseError> {
 }
 
 impl Filter {
+    /// Whether all calls of the times and threads are shown, each below the calls around it.
+    #[must_use]
+    pub fn shows_all_calls(&self) -> bool {
+        self.min_duration_ns == 0
+            && self.function.is_none()
+            && self.label.is_none()
+            && self.values.is_none()
+            && self.depth.is_none()
+            && self.call.is_none()
+    }
+
     /// Whether calls of this thread may be shown.
     #[must_use]
     pub fn admits_thread(&self, thread: &Thread) -> bool {

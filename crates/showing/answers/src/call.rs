@@ -115,6 +115,9 @@ pub struct Details {
     /// Its thread's states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<TimesOfStates>,
+    /// Sampled stacks in its own time: how many at each place, most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<(String, u64)>,
 }
 
 /// One of the slowest calls of a function.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::rc::Rc;
 
-use everycall_analysis::kept_calls;
+use everycall_analysis::{SamplePlaces, SampledCalls, kept_calls};
 use everycall_export::{CALL, RowSubject, Source as _};
 use rusqlite::types::Value;
 use rusqlite::vtab::{
@@ -97,6 +97,7 @@ unsafe impl VTabCursor for ListCursor {
             Some("functions") => functions(&self.shared).into(),
             Some("threads") => threads(&self.shared).into(),
             Some("processes") => Rc::new(traces.flat_map(processes).collect()),
+            Some("samples") => samples(&self.shared).into(),
             Some("kept_calls") => Rc::new(traces.flat_map(kept).collect()),
             Some("modules") => Rc::new(traces.flat_map(modules).collect()),
             Some(_) => Rc::new(traces.map(about).collect()),
@@ -229,6 +230,47 @@ fn threads(shared: &Shared) -> Vec<Line> {
         ])
     };
     (0..shared.lanes.len()).filter_map(line).collect()
+}
+
+/// Sampled stacks within calls of the threads that are read.
+fn samples(shared: &Shared) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (index, trace) in shared.traces.iter().enumerate() {
+        let Some(mut places) = SamplePlaces::new(trace.view) else { continue };
+        let (since_ns, until_ns) = trace.filter.bounds(trace.view);
+        for lane in shared.lanes.iter().filter(|lane| lane.trace == index) {
+            let Some(thread) = trace.view.threads().get(lane.thread) else { continue };
+            let of = places.of_thread(thread).to_vec();
+            let Some(events) = trace.view.timeline_from(lane.thread, None).filter(|_| !of.is_empty()) else {
+                continue;
+            };
+            let mut calls = SampledCalls::new(of);
+            for event in events {
+                calls.event(&event, &mut |at_ns, sample, open| {
+                    if !(since_ns..=until_ns).contains(&at_ns) {
+                        return;
+                    }
+                    let number_of = open.last().map(|call| places.functions().number(*call));
+                    let place = places.place(sample, number_of);
+                    let stack = places.frames(sample);
+                    let names: Vec<&str> = stack.iter().map(|frame| frame.name.as_str()).collect();
+                    let function = number_of.and_then(|of| places.functions().functions().get(of));
+                    let identity = function.map(|function| &function.identity);
+                    lines.push(vec![
+                        Value::Integer(lane.pid),
+                        Value::Integer(lane.tid),
+                        number(at_ns),
+                        number(open.len() as u64),
+                        maybe_text(identity.map(|identity| identity.name.as_str())),
+                        Value::Text(place.label(identity.map_or("", |identity| &identity.module))),
+                        Value::Text(names.join(";")),
+                        text(trace.name),
+                    ]);
+                });
+            }
+        }
+    }
+    lines
 }
 
 fn processes(trace: &OpenTrace) -> Vec<Line> {

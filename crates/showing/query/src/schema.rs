@@ -167,6 +167,21 @@ pub(crate) const TABLES: &[TableFacts] = &[
         ],
     },
     TableFacts {
+        name: "samples",
+        about: "sampled stacks (`record --samples`) of threads with calls, in the window of the filters",
+        rows: From::List,
+        columns: &[
+            PID,
+            TID,
+            ("at_ns", "integer", "when it was taken, in nanoseconds since the trace's beginning"),
+            ("depth", "integer", "calls that were open"),
+            ("function", "text", "the function of the innermost of them"),
+            ("place", "text", "what ran, as `report` names it in that call"),
+            ("stack", "text", "all functions of the stack, innermost first, separated by `;`"),
+            TRACE,
+        ],
+    },
+    TableFacts {
         name: "states",
         about: "when threads were off the CPU in calls (`record --states`)",
         rows: From::Events(

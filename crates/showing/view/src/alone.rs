@@ -51,7 +51,7 @@ pub fn write_page(input: Input, filter: &Filter, out: &mut dyn Write) -> io::Res
     let (tracks, labels, places) = (found.tracks, found.labels, found.places);
     let all_calls = counted::by_track(file, &view, &library.functions, filter);
     let (mut json, sources) =
-        described(&library, file, &names, (&tracks, &places), labels, filter.bounds(&view))?;
+        described(&library, file, &names, (&tracks, &places), labels, (filter, filter.bounds(&view)))?;
     json["all_calls"] = json!(all_calls);
     json["places"] = json!(places);
     let text = str::from_utf8(assets::ALONE).unwrap_or_default();
@@ -95,7 +95,7 @@ fn described(
     names: &SymbolNames<'_>,
     (tracks, places): (&[Track], &[(u32, u8)]),
     labels: Vec<(u32, u64, u32, String, LabelValue)>,
-    (from, to): (u64, u64),
+    (filter, (from, to)): (&Filter, (u64, u64)),
 ) -> io::Result<(Value, u64)> {
     let mut trace = answers::trace(library).map_err(io::Error::other)?;
     let of_slice = |slice: &Slice| places.get(slice.place as usize).map(|(function, _)| *function);
@@ -113,7 +113,7 @@ fn described(
             sources.insert(path, json!(text));
         }
     }
-    let (mut marks, mut states) = (Vec::new(), BTreeMap::new());
+    let (mut marks, mut states, mut samples) = (Vec::new(), BTreeMap::new(), Vec::new());
     let is_shown = |thread: usize| tracks.iter().any(|track| track.id == file.track_id(thread));
     for thread in (0..file.threads.len()).filter(|thread| is_shown(*thread)) {
         let id = file.track_id(thread);
@@ -121,6 +121,10 @@ fn described(
             answers::marks_of(library, file.index, thread, (from, to), MARKS_MAX)
                 .map_err(io::Error::other)?,
         );
+        if filter.shows_all_calls() {
+            // None are merged. Where calls are hidden, they would be below others.
+            samples.extend(answers::samples_of(file, thread, (from, to, u64::MAX)));
+        }
         if let Some(rows) = answers::states_of(file, thread, (from, to, u64::MAX)) {
             states.insert(id, rows);
         }
@@ -139,6 +143,7 @@ fn described(
         "sources": sources,
         "states": states,
         "marks": marks,
+        "samples": samples,
         "counters": counters.iter().map(counter).collect::<Vec<_>>(),
         "labels": labels,
     });

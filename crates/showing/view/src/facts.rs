@@ -62,4 +62,6 @@ pub struct TrackFacts {
     pub has_marks: bool,
     /// Whether its states are known.
     pub has_states: bool,
+    /// Whether there are sampled stacks.
+    pub has_samples: bool,
 }

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::functions::{AllCalls, FunctionTable};
 use crate::levels::Levels;
 use crate::marks::Marks;
+use crate::sampled::{Run, Runs};
 use crate::series::Series;
 use crate::sketch::{PARTS_MIN, Sketch};
 use crate::stops::Stops;
@@ -98,6 +99,8 @@ pub(crate) struct File {
 pub(crate) struct Track {
     pub levels: Levels,
     pub marks: Marks,
+    /// Sampled stacks.
+    pub samples: Runs,
     /// Calls that are open where reading has got to, outermost first.
     pub open: Vec<Open>,
     /// The time up to which it was read.
@@ -111,6 +114,14 @@ pub(crate) struct Track {
     pub is_in_order: bool,
     /// Places from which reading can continue.
     pub stops: Stops,
+}
+
+impl Track {
+    /// Adds sampled stacks. There is room for what lies below the innermost calls.
+    pub fn add_samples(&mut self, runs: impl Iterator<Item = Run>) {
+        let depth = &mut self.depth;
+        self.samples.extend(runs.inspect(|run| *depth = (*depth).max(run.depth + 1)));
+    }
 }
 
 /// A call that is open.
@@ -176,6 +187,7 @@ impl File {
             RwLock::new(Track {
                 levels: Levels::new(end_ns, 0),
                 marks: Marks::default(),
+                samples: Runs::default(),
                 open: Vec::new(),
                 read_ns: 0,
                 is_complete: false,

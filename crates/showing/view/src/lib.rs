@@ -8,6 +8,7 @@
 //! read             File -> levels, marks, series: one pass, whose memory is bounded
 //! levels           what is drawn at each width of a pixel; cell: of a call or several
 //! packed, spill    its cells in little memory, or in a temporary file
+//! sampled          sampled stacks, as runs within calls
 //! running          a program that runs: one small trace after the other
 //! window           calls from the file, where levels are too coarse
 //! counted          calls that were counted beside the rings
@@ -51,6 +52,7 @@ mod peers;
 mod read;
 mod requests;
 mod running;
+mod sampled;
 mod series;
 mod server;
 mod sketch;

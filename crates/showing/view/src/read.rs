@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use everycall_analysis::{Function, FunctionFinder, FunctionIdentity, SymbolNames, TraceView, WholeCalls};
+use everycall_analysis::{
+    Function, FunctionFinder, FunctionIdentity, SamplePlaces, SymbolNames, TraceView, WholeCalls,
+};
 use everycall_timeline::{
     Begin, Checkpoint, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind,
     MarkName, PairingStats, ThreadInfo, TimelineEvent, Untraced,
@@ -15,6 +17,7 @@ use crate::cell::Cell;
 use crate::counted;
 use crate::file::{DENSITY, File, Open, SharedFunctions, Track, lock};
 use crate::marks::{Item, Kind, Text};
+use crate::sampled::Sampling;
 use crate::spill::Spill;
 use crate::stretches::Limit;
 use everycall_answers::bits;
@@ -109,6 +112,7 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
     let names = SymbolNames::new(&file.file, &file.trace, file.options.clone());
     let view = TraceView::new(&file.trace, &names);
     let mut numbers = Numbers::new(&view, functions);
+    let mut places = SamplePlaces::new(&view);
     let mut stops = Limit::new();
     let mut spilled = Vec::new();
     for thread in 0..file.threads.len() {
@@ -116,6 +120,8 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
         let (spans, labels) = (FxHashMap::default(), FxHashSet::default());
         let mut reading = Reading { file, thread, spans, labels, scale: scale(file), calls, loss: None };
         reading.note_overwritten();
+        let mut sampling =
+            places.as_ref().and_then(|places| Some(Sampling::new(places, file.threads.get(thread)?)));
         let mut events = view.events_with_labels(thread);
         events.make_checkpoints();
         let mut batch: Vec<(TimelineEvent, u32)> = Vec::with_capacity(BATCH);
@@ -138,6 +144,9 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
                     TimelineEvent::Untraced(untraced) => numbers.untraced(&names, untraced.exit),
                     _ => 0,
                 };
+                if let (Some(sampling), Some(places)) = (&mut sampling, &mut places) {
+                    sampling.event(&event, places);
+                }
                 batch.push((event, number));
                 if batch.len() == BATCH {
                     break;
@@ -145,6 +154,9 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             }
             let is_last = batch.len() < BATCH;
             reading.add(&batch, &mut checkpoints, is_last, &mut stops);
+            if let (Some(sampling), Some(mut track)) = (&mut sampling, file.track_mut(thread)) {
+                track.add_samples(sampling.take(is_last));
+            }
             stops.keep(file);
             file.read_events.fetch_add(batch.len() as u64, Ordering::Relaxed);
             while bytes(file) > LEVELS_MAX && relieve(file, &mut spilled) {}

@@ -72,6 +72,7 @@ fn answered(library: &Library, path: &str, query: &Query) -> Option<Answered<(&'
         })(),
         "states" => json_of(|| give::states(library, &tracks()?, window()?)),
         "marks" => json_of(|| give::marks(library, &tracks()?, window()?)),
+        "samples" => json_of(|| give::samples(library, &tracks()?, window()?)),
         "counters" => json_of(|| give::counters(library, window()?)),
         "overview" => json_of(|| give::overview(library, window()?.2)),
         "hits" => json_of(|| give::hits(library, &query.sought()?, &tracks()?, window()?)),

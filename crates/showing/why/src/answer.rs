@@ -238,6 +238,15 @@ impl TwoRows {
     }
 }
 
+/// What the own time of a function in the call went into, by sampled stacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// The function.
+    pub function: Named,
+    /// How many samples were at each place, most first.
+    pub places: Vec<(String, u64)>,
+}
+
 /// Calls with one value of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueRow {
@@ -378,6 +387,8 @@ pub struct Why {
     pub values: Vec<ValueRow>,
     /// Its waits.
     pub waits: Waits,
+    /// What own times in it went into, by sampled stacks: functions with most samples first.
+    pub samples: Vec<Sampled>,
     /// Things that the trace lacks.
     pub missing: Vec<Missing>,
     /// The statements.

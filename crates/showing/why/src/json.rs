@@ -31,6 +31,10 @@ impl Why {
             }).collect::<Vec<_>>(),
             "further_functions": self.further_functions,
             "waits": waits(&self.waits),
+            "samples": self.samples.iter().map(|sampled| with(named(&sampled.function), [(
+                "places",
+                sampled.places.iter().map(|(place, count)| json!({ "place": place, "samples": count })).collect(),
+            )])).collect::<Vec<_>>(),
             "values": self.values.iter().map(|value| json!({
                 "name": value.name,
                 "value": value.value,

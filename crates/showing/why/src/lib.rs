@@ -40,8 +40,8 @@ mod values;
 mod why;
 
 pub use answer::{
-    Cause, Chosen, Claim, Concern, Holder, Median, Missing, Named, OneCall, PartOfCall, RowNumbers, Step,
-    TwoRows, ValueRow, WaitingCall, Waits, Why,
+    Cause, Chosen, Claim, Concern, Holder, Median, Missing, Named, OneCall, PartOfCall, RowNumbers, Sampled,
+    Step, TwoRows, ValueRow, WaitingCall, Waits, Why,
 };
 pub use choose::Question;
 pub use json::SCHEMA;

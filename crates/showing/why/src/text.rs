@@ -1,5 +1,6 @@
 //! One page for people.
 
+use everycall_analysis::shares;
 use everycall_export::NameLength;
 use everycall_io::terminal::line;
 use everycall_units::{Count, Several};
@@ -85,6 +86,7 @@ impl Why {
         self.end(&mut out, "duration");
         self.steps_text(&mut out, style);
         self.waits_text(&mut out, style);
+        self.samples_text(&mut out, style);
         self.functions_text(&mut out, style);
         for claim in self.claims.iter().filter(|claim| claim.kind == "value") {
             out += &format!("\nArgument\n  {}\n", claim.text);
@@ -203,6 +205,20 @@ impl Why {
             out.push_str(&format!("  {} with labels\n", Several(more as u64, "more call", "more calls")));
         }
         self.end(out, "waiting");
+    }
+
+    fn samples_text(&self, out: &mut String, style: &Style) {
+        if self.samples.is_empty() {
+            return;
+        }
+        out.push_str("\nWhat ran in own times, by samples\n");
+        for sampled in self.samples.iter().take(ROWS) {
+            let places: Vec<_> =
+                sampled.places.iter().map(|(place, count)| (line(place).into_owned(), *count)).collect();
+            if let Some(shares) = shares(&places) {
+                out.push_str(&format!("  {}: {shares}\n", style.name(&sampled.function, shares.len() + 4)));
+            }
+        }
     }
 
     fn functions_text(&self, out: &mut String, style: &Style) {

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use everycall_analysis::{SlowCall, TraceView, ValueText, kept_calls};
+use everycall_analysis::{
+    CallPlace, Function, OwnSamples, Profile, SlowCall, TraceView, ValueText, kept_calls,
+};
+use everycall_export::Filter;
 use everycall_timeline::{EndKind, StateSpan, ThreadState, system_call_name};
 
-use crate::answer::{Named, OneCall, Waits, Why};
+use crate::answer::{Named, OneCall, Sampled, Waits, Why};
 use crate::choose::{Choice, Question, choose};
 use crate::claims::claims;
 use crate::commands::Commands;
@@ -85,11 +88,35 @@ pub fn why(view: &TraceView<'_>, file: &Path, question: &Question<'_>) -> Result
         functions,
         further_functions,
         waits,
+        samples: samples(view, place, end_ns, &here),
         missing,
         claims: Vec::new(),
     };
     why.claims = claims(&why, &Commands::new(file, choice.follows_tails));
     Ok(why)
+}
+
+/// The sampled stacks in a call, by the function in whose own time they were.
+fn samples(view: &TraceView<'_>, place: CallPlace, end_ns: u64, here: &Profile) -> Vec<Sampled> {
+    let filter = Filter {
+        pids: vec![place.pid],
+        tids: vec![place.tid],
+        since_ns: Some(place.start_ns),
+        // A sample at its end is its caller's.
+        until_ns: Some(end_ns.saturating_sub(1)),
+        ..Filter::default()
+    };
+    let mut own = OwnSamples::default();
+    own.add_trace(view, &filter);
+    let of = |function: &Function| Sampled {
+        function: Named::of(Some(function)),
+        places: own.labels(&function.identity),
+    };
+    let mut all: Vec<Sampled> = here.functions().all().iter().map(of).collect();
+    all.retain(|sampled| !sampled.places.is_empty());
+    let count = |sampled: &Sampled| sampled.places.iter().map(|(_, count)| count).sum::<u64>();
+    all.sort_by_key(|sampled| std::cmp::Reverse(count(sampled)));
+    all
 }
 
 fn one_call(choice: &Choice, inside: &Inside) -> OneCall {

@@ -98,6 +98,7 @@ impl Page {
             all_children,
             children: children.into_iter().take(CHILDREN_MAX).map(callee).collect(),
             states: self.head.states.get(&track.id).map(|rows| states(rows, slice.from, slice.to())),
+            samples: self.head.samples_of(track.id, slice.depth, (slice.from, slice.to())),
         })
     }
 }

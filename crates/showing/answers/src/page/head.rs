@@ -30,6 +30,19 @@ pub(super) struct Head {
     /// By track: begin, end, state, the thread that woke it, and the system call in which it waited.
     #[serde(default)]
     pub states: BTreeMap<u32, Vec<Vec<Value>>>,
+    #[serde(default)]
+    samples: Vec<SamplesHead>,
+}
+
+/// Sampled stacks in one call, at one place.
+#[derive(Deserialize)]
+struct SamplesHead {
+    track: u32,
+    at: u64,
+    /// Calls around it.
+    depth: u64,
+    text: String,
+    count: u64,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +78,19 @@ impl Head {
     /// The function at a place.
     pub fn function_at(&self, place: u64) -> Option<u32> {
         self.places.get(usize::try_from(place).ok()?).map(|(function, _)| *function)
+    }
+
+    /// The samples in the own time of a call: how many at each place, most first.
+    pub fn samples_of(&self, track: u32, depth: u32, (from, to): (u64, u64)) -> Vec<(String, u64)> {
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        for run in &self.samples {
+            if run.track == track && run.depth == u64::from(depth) + 1 && (from..to).contains(&run.at) {
+                *sums.entry(&run.text).or_default() += run.count;
+            }
+        }
+        let mut sums: Vec<_> = sums.into_iter().map(|(text, count)| (text.to_owned(), count)).collect();
+        sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        sums
     }
 
     /// The labels and values of a call.

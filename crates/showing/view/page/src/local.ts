@@ -2,7 +2,7 @@
 // Drawing reads the columns; all numbers about calls come from everycall's own code (`answers.ts`).
 
 import type { Answers, Query } from './answers';
-import { cells, mergedCounter, mergedMarks, mergedStates } from './drawing/cells';
+import { cells, mergedCounter, mergedMarks, mergedSamples, mergedStates } from './drawing/cells';
 import { BadRequest, placeOf } from './drawing/data';
 import type { Data } from './drawing/data';
 import { Found } from './drawing/search';
@@ -45,6 +45,8 @@ export class Local {
       }
       case 'marks':
         return mergedMarks(data.marks, new Set(tracks), ...window());
+      case 'samples':
+        return mergedSamples(data.samples, new Set(tracks), ...window());
       case 'counters': {
         const [from, to, pixels] = window();
         return data.counters.map((counter) => mergedCounter(counter, from, to, pixels));

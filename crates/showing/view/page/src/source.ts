@@ -25,6 +25,7 @@ export function makeSource(ask: Ask, isLocal: boolean): t.Source {
     slices: (of, [first, end]) => get('slices', { ...window(of), depths: `${first}-${end}` }),
     states: (of) => get('states', window(of)),
     marks: (of) => get('marks', window(of)),
+    samples: (of) => get('samples', window(of)),
     counters: (of) => get('counters', window(of)),
     overview: (pixels) => get('overview', { pixels: String(pixels) }),
     slice: (track, at, depth) => get('slice', place(track, at, depth)),

@@ -14,6 +14,7 @@ export interface Track {
   events: number;
   has_states: boolean;
   has_marks?: boolean;
+  has_samples?: boolean;
   /** All of its events have been read; else those before `read_ns`. */
   complete?: boolean;
   read_ns?: number;
@@ -170,6 +171,18 @@ export interface Mark {
   count: number;
 }
 
+/** Sampled stacks in one call at one place, or in several calls closer than a pixel. */
+export interface SampleRun {
+  track: number;
+  at: number;
+  to: number;
+  /** Calls around it: it is drawn below the innermost. */
+  depth: number;
+  /** What ran; of several places, that of most. */
+  text: string;
+  count: number;
+}
+
 export interface Counter {
   track?: number;
   name: string;
@@ -199,6 +212,8 @@ export interface SliceDetails extends Place {
   all_children?: number;
   children: ({ function: number; calls: number; total_ns: number } & Partial<Place>)[];
   states?: StateSums | null;
+  /** Sampled stacks in its own time: how many at each place, most first. */
+  samples?: [string, number][];
 }
 
 /**
@@ -398,6 +413,7 @@ export interface Source {
   slices(window: Window, depths: [number, number]): Promise<Slices[]>;
   states(window: Window): Promise<States>;
   marks(window: Window): Promise<Mark[]>;
+  samples(window: Window): Promise<SampleRun[]>;
   counters(window: Window): Promise<Counter[]>;
   overview(pixels: number): Promise<number[]>;
   slice(track: number, at: number, depth: number): Promise<SliceDetails>;

@@ -79,6 +79,11 @@ pub fn slice(library: &Library, position: Position) -> Answered<Details> {
         all_children: children.len(),
         children: children.iter().take(CHILDREN_MAX).map(child).collect(),
         states: open.file.states(thread).map(|states| of_states(states, cell.from, cell.to())),
+        samples: open
+            .file
+            .track(thread)
+            .map(|track| track.samples.own(depth, cell.from, cell.to()))
+            .unwrap_or_default(),
     })
 }
 

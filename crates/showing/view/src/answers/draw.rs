@@ -514,6 +514,50 @@ pub(super) fn text(context: &Context<'_>, item: &Item) -> String {
     }
 }
 
+/// Sampled stacks in one call at one place, or in several calls closer than a pixel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SampleRun {
+    /// Its track.
+    pub track: u32,
+    /// When the first sample was taken, in nanoseconds since the trace's begin.
+    pub at: u64,
+    /// When the last was taken.
+    pub to: u64,
+    /// Calls around it.
+    pub depth: usize,
+    /// What ran; of several places, that of most.
+    pub text: String,
+    /// Samples.
+    pub count: u32,
+}
+
+/// The sampled stacks in a window.
+///
+/// # Errors
+///
+/// A sentence why there are none.
+pub fn samples(library: &Library, tracks: &[u32], window: (u64, u64, u64)) -> Answered<Vec<SampleRun>> {
+    let files = library.drawn()?;
+    let mut all = Vec::new();
+    for id in tracks {
+        library.drawn_track(*id)?;
+        let (file, thread) = place_of_track(*id);
+        let open = files.get(file).ok_or("there is no such file")?;
+        all.extend(samples_of(&open.file, thread, window));
+    }
+    Ok(all)
+}
+
+/// The sampled stacks of a thread in a window.
+pub(crate) fn samples_of(file: &File, thread: usize, (from, to, pixels): (u64, u64, u64)) -> Vec<SampleRun> {
+    let runs = file.track(thread).map(|track| track.samples.within(from, to, pixels)).unwrap_or_default();
+    let shown = |run: crate::sampled::Run| {
+        let crate::sampled::Run { at, to, depth, text, count, .. } = run;
+        SampleRun { track: file.track_id(thread), at, to, depth, text: text.to_string(), count }
+    };
+    runs.into_iter().map(shown).collect()
+}
+
 /// The values of a counter.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counter {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! trace     the contents of the files
-//! draw      a window: slices, states, marks, counters, density
+//! draw      a window: slices, states, marks, samples, counters, density
 //! find      search, the places of its hits, the next one
 //! call      one call, or the calls of one function
 //! place     a call by track, moment and depth
@@ -22,8 +22,10 @@ mod trace;
 
 pub use call::{explain, instances, slice, source};
 pub(crate) use draw::encoded;
-pub use draw::{Counter, Mark, Slice, State, counters, end_ns, marks, overview, slices, states};
-pub(crate) use draw::{counters_of, marks_of, states_of, tracks_of};
+pub use draw::{
+    Counter, Mark, SampleRun, Slice, State, counters, end_ns, marks, overview, samples, slices, states,
+};
+pub(crate) use draw::{counters_of, marks_of, samples_of, states_of, tracks_of};
 pub use everycall_answers::{
     Answered, Branch, Callee, Caller, Compared, ComparedFunction, ComparedNode, Comparison, Details,
     Explained, ExplainedRow, Flame, FlameNode, Histogram, Instances, LabelValue, OpenCall, Place, Position,

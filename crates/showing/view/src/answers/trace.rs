@@ -284,6 +284,7 @@ fn track(file: &File, index: usize) -> TrackFacts {
         read_ns: known.as_ref().map(|track| track.read_ns),
         has_marks: known.as_ref().is_some_and(|track| !track.marks.is_empty()),
         has_states: file.states(index).is_some(),
+        has_samples: known.as_ref().is_some_and(|track| !track.samples.is_empty()),
     }
 }
 

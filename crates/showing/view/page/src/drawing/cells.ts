@@ -1,6 +1,6 @@
 // What of a track is drawn in a window: its calls, and cells in place of calls that share a pixel.
 
-import type { Counter, Mark, Slices, State } from '../types';
+import type { Counter, Mark, SampleRun, Slices, State } from '../types';
 import type { Calls, CounterData } from './data';
 
 /** How many calls of a cell are looked at for the longest of them. */
@@ -96,6 +96,33 @@ export function mergedMarks(marks: Mark[], tracks: Set<number>, from: number, to
     }
     const copy = { ...mark };
     if (isShort) last.set(key, copy);
+    out.push(copy);
+  }
+  return out;
+}
+
+/** Runs of samples; of those of one depth that are closer than a pixel, one, with the place of the longest. */
+export function mergedSamples(runs: SampleRun[], tracks: Set<number>, from: number, to: number, pixels: number): SampleRun[] {
+  const size = (to - from) / pixels;
+  const last = new Map<string, { run: SampleRun; most: number }>();
+  const out: SampleRun[] = [];
+  for (const run of runs) {
+    if (!tracks.has(run.track) || run.at >= to || run.to < from) continue;
+    const key = `${run.track} ${run.depth}`;
+    const before = last.get(key);
+    if (before && run.to - before.run.at < size) {
+      before.run.count += run.count;
+      before.run.to = Math.max(before.run.to, run.to);
+      if (run.text === before.run.text) {
+        before.most += run.count;
+      } else if (run.count > before.most) {
+        before.run.text = run.text;
+        before.most = run.count;
+      }
+      continue;
+    }
+    const copy = { ...run };
+    last.set(key, { run: copy, most: run.count });
     out.push(copy);
   }
   return out;

@@ -1,7 +1,7 @@
 // A whole trace in memory, in columns.
 
 import { BadData, Numbers, NumberWriter } from '../decode';
-import type { Func, Mark, Place, State, Trace } from '../types';
+import type { Func, Mark, Place, SampleRun, State, Trace } from '../types';
 
 /** The calls of a track, by entry, callers before what they call. */
 export class Calls {
@@ -120,6 +120,7 @@ export interface Data {
   sources: Record<string, string>;
   states: Record<string, State[]>;
   marks: Mark[];
+  samples: SampleRun[];
   counters: CounterData[];
   /** Track, begin and depth of a call, with the name and value of a label. */
   labels: [number, number, number, string, string][];
@@ -165,6 +166,7 @@ export function readData(bytes: Uint8Array): Data {
     sources: head.sources ?? {},
     states: head.states ?? {},
     marks: (head.marks ?? []).sort((a, b) => a.at - b.at),
+    samples: head.samples ?? [],
     counters: head.counters ?? [],
     labels: head.labels ?? [],
     all_calls: head.all_calls ?? [],

@@ -1,11 +1,11 @@
 // The timeline's canvas: what is drawn in each frame, and what lies under the pointer.
 
 import { LOOKS, css, ofName } from '../colour';
-import { duration, shortened, visible } from '../text';
+import { duration, plural, shortened, visible } from '../text';
 import type { Store } from '../store';
 import { soughtOf } from '../state';
 import { SEVERAL } from '../types';
-import type { Counter, Hits, Mark, Place, Slices, State, States } from '../types';
+import type { Counter, Hits, Mark, Place, SampleRun, Slices, State, States } from '../types';
 import { BLOCK, Tiles, levelOf } from './tiles';
 import { COUNTER_HEIGHT, MARK_HEIGHT, STATE_HEIGHT, layout, seen } from './layout';
 import type { Lane } from './layout';
@@ -13,11 +13,12 @@ import { box, copyDown, hatch, paintEdges, paintLines } from './paint';
 import type { Canvas, Paints, Special } from './paint';
 import { Windowed } from './windowed';
 
-/** What is at a point: a call, a cell of several, a mark, or a thread's state. */
+/** What is at a point: a call, a cell of several, a mark, samples, or a thread's state. */
 export type Under =
   | { kind: 'call'; place: Place; func: number; count: number }
   | { kind: 'mark'; mark: Mark }
   | { kind: 'state'; state: State }
+  | { kind: 'samples'; run: SampleRun }
   | { kind: 'lane' };
 
 const TEXTS_A_FRAME = 1500;
@@ -26,6 +27,7 @@ export class View {
   readonly tiles: Tiles;
   private readonly states: Windowed<States>;
   private readonly marks: Windowed<Mark[]>;
+  private readonly samples: Windowed<SampleRun[]>;
   private readonly counters: Windowed<Counter[]>;
   private readonly hits: Windowed<Hits>;
   private readonly context: CanvasRenderingContext2D;
@@ -52,6 +54,7 @@ export class View {
     this.tiles = new Tiles(source, again);
     this.states = new Windowed((window) => source.states(window), again);
     this.marks = new Windowed((window) => source.marks(window), again);
+    this.samples = new Windowed((window) => source.samples(window), again);
     this.counters = new Windowed((window) => source.counters(window), again);
     this.hits = new Windowed(({ from, to, pixels }) => {
       const sought = soughtOf(store.state);
@@ -61,14 +64,14 @@ export class View {
 
   refresh(): void {
     this.tiles.refresh();
-    for (const one of [this.states, this.marks, this.counters, this.hits]) one.refresh();
+    for (const one of [this.states, this.marks, this.samples, this.counters, this.hits]) one.refresh();
     this.schedule();
   }
 
   /** A newer state of a running program; `numbers`: those of its tracks that have changed. */
   renew(numbers: ReadonlyMap<number, number>): void {
     this.tiles.renew(numbers);
-    for (const one of [this.states, this.marks, this.counters, this.hits]) one.refresh();
+    for (const one of [this.states, this.marks, this.samples, this.counters, this.hits]) one.refresh();
     this.schedule();
   }
 
@@ -206,6 +209,7 @@ export class View {
     context.putImageData(this.image, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.drawTexts(specials, ratio, paints);
+    this.drawSamples(shown, paints);
     this.drawCounters(shown, paints);
     this.drawMarks(shown, paints);
     this.drawHits(shown, paints);
@@ -411,6 +415,49 @@ export class View {
     }
   }
 
+  private lastSamples: SampleRun[] = [];
+
+  /** Samples below the calls that they belong to: paler than calls, with an edge of dots, as they are moments. */
+  private drawSamples(shown: Lane[], { look }: Paints): void {
+    const having = shown.filter(({ track, slices }) => track?.has_samples && slices !== null);
+    this.lastSamples = [];
+    if (having.length === 0) return;
+    const { context, store } = this;
+    this.lastSamples = this.samples.get('', having.map(({ track }) => track?.id ?? -1), store.state.view, this.width) ?? [];
+    context.font = look.font;
+    context.textBaseline = 'middle';
+    const lanes = new Map(having.map((lane) => [lane.track?.id, lane]));
+    let texts = 0;
+    for (const run of this.lastSamples) {
+      const lane = lanes.get(run.track);
+      if (!lane || lane.isCollapsed) continue;
+      const y = lane.y - this.scrollTop + (lane.slices ?? 0) + run.depth * lane.row;
+      if (y + lane.row < 0 || y > this.viewHeight) continue;
+      const x0 = Math.max(-2, this.xOf(run.at));
+      const x1 = Math.min(this.width + 2, Math.max(x0 + 1.5, this.xOf(run.to)));
+      if (x1 < 0 || x0 > this.width) continue;
+      const tall = lane.row - 2;
+      context.fillStyle = css(ofName(run.text, store.theme));
+      context.globalAlpha = 0.4;
+      context.fillRect(x0, y, x1 - x0, tall);
+      context.globalAlpha = 1;
+      for (let x = x0; x < x1; x += 4) context.fillRect(x, y + tall - 1.5, 1.5, 1.5);
+      if (x1 - x0 < 26 || ++texts > TEXTS_A_FRAME) continue;
+      const left = Math.max(0, x0) + 4;
+      const said = `${visible(shortened(run.text, 200))}, ${plural(run.count, 'sample')}`;
+      const text = this.fitted(said, x1 - left - 3);
+      context.fillStyle = look.text;
+      if (text !== '') context.fillText(text, left, y + tall / 2 + 0.5);
+    }
+  }
+
+  private samplesAt(lane: Lane, x: number, depth: number): SampleRun | null {
+    if (lane.isCollapsed) return null;
+    const at = this.timeAt(x);
+    const reach = 2 * this.nsPerPixel;
+    return this.lastSamples.find((run) => run.track === lane.track?.id && run.depth === depth && run.at - reach <= at && at <= run.to + reach) ?? null;
+  }
+
   private drawHits(shown: Lane[], { look }: Paints): void {
     const sought = soughtOf(this.store.state);
     if (!sought) return;
@@ -489,7 +536,8 @@ export class View {
     if (lane.slices === null || at < lane.slices) return { kind: 'lane' };
     const depth = Math.floor((at - lane.slices) / lane.row);
     const found = this.callAt(lane.track.id, x, depth);
-    return found ?? { kind: 'lane' };
+    const run = found ? null : this.samplesAt(lane, x, depth);
+    return found ?? (run ? { kind: 'samples', run } : { kind: 'lane' });
   }
 
   /** The slice at a point, or the nearest within two pixels. */

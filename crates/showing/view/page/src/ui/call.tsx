@@ -117,6 +117,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
         {states && states.running_ns + states.runnable_ns + states.blocked_ns + states.unknown_ns > 0 && <Row head="States">{statesInWords(states)}</Row>}
         {labels.map(([label, value]) => <Row head={visible(label)} key={label}><bdi>{visible(value)}</bdi></Row>)}
       </dl>
+      {about.samples && about.samples.length > 0 && <Samples samples={about.samples} own={about.own_ns} />}
       {about.children.length > 0 && (
         <>
           <h3>Called from it{(about.all_children ?? 0) > about.children.length ? `, the first ${about.children.length} of ${count(about.all_children)} functions` : ''}</h3>
@@ -133,6 +134,30 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
           </ul>
         </>
       )}
+    </>
+  );
+}
+
+/** Places of a call's own time that are listed. */
+const PLACES = 8;
+
+/** What the own time went into, by sampled stacks. */
+function Samples({ samples, own }: { samples: [string, number][]; own: number }): JSX.Element {
+  const all = samples.reduce((sum, [, of]) => sum + of, 0);
+  const share = (of: number): number => own * (of / all);
+  return (
+    <>
+      <h3>In its own time ({plural(all, 'sample')})</h3>
+      <ul class="bars">
+        {samples.slice(0, PLACES).map(([text, of]) => (
+          <li key={text}>
+            <Bar ns={share(of)} most={own} />
+            <span class="faint">{count(of)}&times;</span>
+            <bdi>{visible(text)}</bdi> <span class="faint">{((100 * of) / all).toFixed(0)} %</span>
+          </li>
+        ))}
+      </ul>
+      {samples.length > PLACES && <p class="faint">and {plural(samples.length - PLACES, 'place')} more</p>}
     </>
   );
 }

@@ -326,6 +326,15 @@ function Tip({ store, x, y, under }: { store: Store; x: number; y: number; under
       </div>
     );
   }
+  if (under.kind === 'samples') {
+    const { run } = under;
+    return (
+      <div class="tip" style={style} aria-hidden="true">
+        <b>{plural(run.count, 'sample')}: <bdi>{visible(shortened(run.text, 200))}</bdi></b>
+        <div class="faint">{run.to > run.at ? `${duration(run.to - run.at)} from ` : ''}{moment(run.at)}</div>
+      </div>
+    );
+  }
   if (under.kind !== 'mark') return <div />;
   const { mark } = under;
   return (
