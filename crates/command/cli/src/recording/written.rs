@@ -45,6 +45,9 @@ pub fn print_warnings(summary: &Summary) {
 pub enum Moment {
     /// A run under `record`, to its end.
     Run,
+    /// Such a run whose triggers kept so many calls: the file holds more events of these than the
+    /// rings at the end.
+    RunWithKept(u64),
     /// The moment of a core.
     Core,
     /// A moment of a program that runs on; with the nanoseconds before it that were asked for.
@@ -59,8 +62,13 @@ impl Moment {
         match self {
             Moment::Snapshot(last) => last,
             Moment::Session(time) => Some(time),
-            Moment::Run | Moment::Core => None,
+            Moment::Run | Moment::RunWithKept(_) | Moment::Core => None,
         }
+    }
+
+    /// Whether the file is of the program's whole life.
+    fn is_run(self) -> bool {
+        matches!(self, Moment::Run | Moment::RunWithKept(_))
     }
 }
 
@@ -241,14 +249,17 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
     if summary.processes > 1 {
         threads += &format!(" in {}", Several(summary.processes.into(), "process", "processes"));
     }
-    // Segments are written whole.
-    let earlier = if let Moment::Session(_) = moment { ", with older ones in the rings" } else { "" };
-    writeln!(
-        out,
-        "everycall: {} of {threads}{earlier}, {} in {file}",
-        Several(summary.events(), "event", "events"),
-        Size(summary.file_size),
-    )?;
+    let events = Several(summary.events(), "event", "events");
+    let contents = match moment {
+        // Segments are written whole.
+        Moment::Session(_) => format!("{events} of {threads}, with older ones in the rings"),
+        Moment::RunWithKept(kept) if !summary.streamed && !summary.cut_threads().is_empty() => {
+            let kept = Several(kept, "kept call", "kept calls");
+            format!("{kept} with what led to them, and the last {events} of {threads}")
+        }
+        _ => format!("{events} of {threads}"),
+    };
+    writeln!(out, "everycall: {contents}, {} in {file}", Size(summary.file_size))?;
     losses(out, summary)?;
     dropped(out, summary, output)?;
     times(out, summary)?;
@@ -284,7 +295,7 @@ fn stream(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         let earlier = u64::from(summary.earlier_files);
         writeln!(out, "  {} came before it", Several(earlier, "file", "files"))?;
     }
-    if summary.is_complete(moment == Moment::Run) {
+    if summary.is_complete(moment.is_run()) {
         return match counters::gaps(summary.gaps()) {
             Some(gaps) => writeln!(out, "  complete but for {gaps}"),
             None => writeln!(out, "  complete: no event was lost"),
@@ -355,7 +366,7 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
 fn advice_for_no_events(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     let next = match moment {
         _ if summary.off => "start with EVERYCALL_START=on, or run `everycall enable PID` meanwhile",
-        Moment::Run => {
+        Moment::Run | Moment::RunWithKept(_) => {
             "check what the program calls: `everycall functions PROGRAM` lists the functions that can be recorded"
         }
         Moment::Core => "`everycall functions PROGRAM` lists the functions that can be recorded",
@@ -397,7 +408,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     if summary.streamed {
         return stream(out, summary, moment);
     }
-    if cut.is_empty() && summary.is_complete(moment == Moment::Run) {
+    if cut.is_empty() && summary.is_complete(moment.is_run()) {
         return match (counters::gaps(summary.gaps()), moment.requested_ns()) {
             (Some(gaps), _) => writeln!(out, "  complete but for {gaps}"),
             (None, Some(last_ns)) => {
@@ -412,6 +423,14 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
     if cut.is_empty() {
         return writeln!(out, "{NOT_COMPLETE}");
     }
+    if let Moment::RunWithKept(_) = moment {
+        return writeln!(
+            out,
+            "  beside kept calls, only the newest events of {} are there: rings hold {} a thread; --ring-size holds more",
+            Several(cut.len() as u64, "thread", "threads"),
+            Size(summary.ring_size),
+        );
+    }
     writeln!(
         out,
         "  {} lost {} oldest calls: rings hold {} a thread. Before {} there are",
@@ -419,7 +438,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         if cut.len() == 1 { "its" } else { "their" },
         Size(summary.ring_size),
         match moment {
-            Moment::Run => "the program's end",
+            Moment::Run | Moment::RunWithKept(_) => "the program's end",
             Moment::Core => "the core's moment",
             Moment::Snapshot(_) | Moment::Session(_) => "the snapshot",
         },
@@ -446,7 +465,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
                 env::RING_SIZE
             )
         }
-        (Moment::Core, None) => Ok(()),
+        (Moment::Core, None) | (Moment::RunWithKept(_), _) => Ok(()),
         (Moment::Snapshot(_) | Moment::Session(_), _) => {
             writeln!(
                 out,
@@ -567,7 +586,16 @@ mod tests {
         assert!(shown.contains("--ring-size 8M would have held everything"), "{shown}");
         assert!(shown.contains("1.20 ms  of thread 1 worker\\u{1b}1"), "{shown}");
         assert!(shown.contains("next: everycall view app.ect"), "{shown}");
+        // Kept calls reach further back than the rings.
+        let kept = text(&summary, Path::new("app.ect"), Moment::RunWithKept(2));
+        let head = "everycall: 2 kept calls with what led to them, and the last 655,460 events of 2 threads";
+        assert!(kept.starts_with(head), "{kept}");
+        assert!(!kept.contains("lost") && !kept.contains("would have held"), "{kept}");
+        assert!(kept.contains("only the newest events of 1 thread are there"), "{kept}");
         summary.threads.remove(0);
+        let kept = text(&summary, Path::new("app.ect"), Moment::RunWithKept(2));
+        assert!(kept.starts_with("everycall: 100 events of 1 thread, "), "{kept}");
+        assert!(kept.contains("complete: every thread from its first call to its last"), "{kept}");
         assert!(text(&summary, Path::new("app.ect"), Moment::Run).contains("complete: every thread"));
         summary.threads[0].gaps = 2;
         let paused = text(&summary, Path::new("app.ect"), Moment::Run);

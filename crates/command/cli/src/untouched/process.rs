@@ -72,6 +72,11 @@ pub fn attached(pid: u32, choice: &Choice) -> Result<Program, Failure> {
     Program::attach(pid)
 }
 
+/// Whether the hooks of a process were written while it ran.
+pub fn has_written_hooks(pid: u32) -> bool {
+    !modules_of(pid).is_empty()
+}
+
 /// Whether hooks were taken out of a process, which still has the runtime.
 fn is_detached(pid: u32) -> bool {
     let there = on_tracer(|| installed(&Process::open(pid.cast_signed())?));

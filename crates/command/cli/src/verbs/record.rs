@@ -19,7 +19,7 @@ use everycall_recorder::{
     Counting, Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded,
     find_program, start, start_by,
 };
-use everycall_triggers::{Rate, Trampolines, Trigger};
+use everycall_triggers::{Outcome, Rate, Trampolines, Trigger};
 use everycall_units::Several;
 
 use crate::arguments::{EventTimes, RecordArguments};
@@ -149,7 +149,14 @@ pub fn run(mut arguments: RecordArguments) -> Result<ExitCode, Failure> {
                     output.display()
                 ),
                 (None, Some(what)) => written::print_untraced(summary, &format!(": {what}"), &output),
-                (None, None) => written::print(summary, &output, Moment::Run),
+                (None, None) => {
+                    let kept = |outcome: &Arc<Outcome>| outcome.tallies().iter().map(|of| of.kept).sum();
+                    let moment = match outcome.as_ref().map_or(0, kept) {
+                        0 => Moment::Run,
+                        kept => Moment::RunWithKept(kept),
+                    };
+                    written::print(summary, &output, moment);
+                }
             }
             if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {
                 say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());

@@ -31,7 +31,7 @@ use crate::running::default_output;
 use crate::running::{Program, notes};
 use crate::signals::Signals;
 use crate::untouched::Choice;
-use crate::untouched::process::attached;
+use crate::untouched::process::{attached, has_written_hooks};
 
 /// The process's number in the file.
 const PROCESS: u32 = 0;
@@ -71,6 +71,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
         rate: &rate,
         memory: memory(&arguments.keep),
         values,
+        with_others: has_written_hooks(arguments.pid),
     };
     let found = functions.find(&program)?;
     // Frames by id may be named later.
@@ -192,6 +193,9 @@ struct Functions<'a> {
     rate: &'a Rate,
     memory: u64,
     values: Option<&'a LiveValues>,
+    /// Whether all functions with hooks are recorded, too: those that kept calls made. Programs that
+    /// were built with the prefix record these unless somebody switched them off.
+    with_others: bool,
 }
 
 impl Functions<'_> {
@@ -247,6 +251,10 @@ fn arm(
             add(&mut more, &LiveValues::patterns(values, &[]), true)?;
             selection = selection.with(resolve(&more, &mut tables).0);
             LiveValues::send(values, program, control, &mut tables, later)?;
+        }
+        if functions.with_others {
+            let mut tables = program.tables()?;
+            selection = selection.with(resolve(&Selection::all_or_none(true), &mut tables).0);
         }
         let bytes = selection.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
         control.open(&name_of(triggers), None, &bytes).map_err(failed)?;

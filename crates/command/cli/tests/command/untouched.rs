@@ -370,7 +370,10 @@ fn sessions_bring_hooks_into_a_process() {
         "slow.c",
         "#include <poll.h>\n#include <unistd.h>\n\
          __attribute__((noinline)) int leaf(int x) { return x ^ 5; }\n\
-         __attribute__((noinline)) int request(int us) { if (us < 0) return 3; int a = leaf(us); if (us) usleep(us); return leaf(a); }\n\
+         #define STEP(k) s ^= s * (k + 3) + (x >> (k & 7)); s += x * (k + 11); s ^= x << (k % 5); s *= k | 1;\n\
+         #define STEPS(k) STEP(k) STEP(k + 1) STEP(k + 2) STEP(k + 3)\n\
+         __attribute__((noinline)) int large(int x) { volatile int s = x; STEPS(1) STEPS(5) STEPS(9) STEPS(13) return s; }\n\
+         __attribute__((noinline)) int request(int us) { if (us < 0) return 3; int a = leaf(us); if (us) usleep(us); return leaf(a) + large(a); }\n\
          int main(void) { struct pollfd input = {0, POLLIN, 0}; int sum = 0;\n\
          for (int i = 0; poll(&input, 1, 1) == 0; i++) sum += request(i % 5 ? 0 : 40000); return sum == 1; }\n",
     );
@@ -386,6 +389,8 @@ fn sessions_bring_hooks_into_a_process() {
         let done = here.succeed(&format!("{} --force -o session.ect", of(verb)));
         let table = here.succeed("report -f csv session.ect").stdout;
         assert!(table.contains("request") && !table.contains("leaf"), "{table}");
+        // A kept call is there with what it called, as far as that has hooks.
+        assert_eq!(table.contains("large"), verb.starts_with("trigger"), "{verb}: {table}");
         assert!(done.stderr.contains("so it got hooks"), "{}", done.stderr);
         drop(child.stdin.take());
         assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -83,6 +83,6 @@ export function fromCsv(text: string): Data {
       files: [{ name: 'trace.csv' }], program: processes[0]?.name ?? '?', duration_ns: duration, events, complete: true, read_events: events,
       processes, functions: functions.length, kept: [], losses: [], modules: [], notes: [],
     },
-    functions, calls, sources, states: {}, marks, counters: [], labels: [], all_calls: [],
+    functions, calls, sources, states: {}, marks, samples: [], counters: [], labels: [], all_calls: [],
   };
 }

@@ -110,7 +110,7 @@ export function synthetic(wish: Wish): Data {
       modules: modules.map((name) => ({ name })),
       notes: ['1,234 events are lost: a larger --ring-size or --stream keeps more'],
     },
-    functions, calls, sources, states, marks: marks.sort((a, b) => a.at - b.at), counters,
+    functions, calls, sources, states, marks: marks.sort((a, b) => a.at - b.at), samples: [], counters,
     all_calls: [],
     labels: [...main.rows[0]].slice(0, 50).map((call, index) => [1, main.from[call], 0, 'request', String(index)]),
   };

@@ -191,6 +191,8 @@ export interface Counter {
   points: [number, number, number, number][];
 }
 
+export type LabelValue = string | number | null;
+
 export interface SliceDetails extends Place {
   function: number;
   own_ns: number;
@@ -205,7 +207,8 @@ export interface SliceDetails extends Place {
   tail?: boolean;
   at_most?: boolean;
   caller_uncertain?: boolean;
-  labels: [string, string][];
+  /** Names and values. Numbers above 2^53 are texts; null: it has no value. */
+  labels: [string, LabelValue][];
   caller: (Place & { function: number }) | null;
   path?: number[];
   /** How many functions it called; the first of them are in `children`. */

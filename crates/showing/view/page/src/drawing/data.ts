@@ -1,7 +1,7 @@
 // A whole trace in memory, in columns.
 
 import { BadData, Numbers, NumberWriter } from '../decode';
-import type { Func, Mark, Place, SampleRun, State, Trace } from '../types';
+import type { Func, LabelValue, Mark, Place, SampleRun, State, Trace } from '../types';
 
 /** The calls of a track, by entry, callers before what they call. */
 export class Calls {
@@ -123,7 +123,7 @@ export interface Data {
   samples: SampleRun[];
   counters: CounterData[];
   /** Track, begin and depth of a call, with the name and value of a label. */
-  labels: [number, number, number, string, string][];
+  labels: [number, number, number, string, LabelValue][];
   /** All calls, as counted beside the events: function, track (null: it isn't in the page), calls. */
   all_calls: [number, number | null, number][];
 }

@@ -115,7 +115,7 @@ function Details({ store, about }: { store: Store; about: SliceDetails }): JSX.E
         {about.all_calls ? <Row head="All its calls">{count(about.all_calls)} <span class="faint">since the process began, as counted beside the events</span></Row> : null}
         <Row head="Caller">{caller ? <Jump store={store} place={{ ...caller, track: about.track }}><Name store={store} id={caller.function} /></Jump> : <span class="faint">none in the trace</span>}</Row>
         {states && states.running_ns + states.runnable_ns + states.blocked_ns + states.unknown_ns > 0 && <Row head="States">{statesInWords(states)}</Row>}
-        {labels.map(([label, value]) => <Row head={visible(label)} key={label}><bdi>{visible(value)}</bdi></Row>)}
+        {labels.map(([label, value], index) => <Row head={visible(label)} key={index}><bdi>{value === null ? '' : visible(String(value))}</bdi></Row>)}
       </dl>
       {about.samples && about.samples.length > 0 && <Samples samples={about.samples} own={about.own_ns} />}
       {about.children.length > 0 && (

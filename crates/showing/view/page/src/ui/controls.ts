@@ -71,6 +71,12 @@ export function controls(store: Store, view: View): Controls {
         store.set({ selection: null, mark: null });
         return;
       }
+      if (under.kind === 'samples') {
+        // The call that they belong to.
+        const { track, at, depth } = under.run;
+        if (depth > 0) store.source.slice(track, at, depth - 1).then(select, () => undefined);
+        return;
+      }
       const { place, count } = under;
       if (count === 1) {
         select(place);

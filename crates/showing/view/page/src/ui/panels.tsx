@@ -1,6 +1,7 @@
 // The panel below the timeline: its tabs, and what tables and graphs are of.
 
-import type { JSX } from 'preact';
+import { Component } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { count, duration, moment, plural, shortened, visible } from '../text';
 import { PANELS, scopeOf } from '../state';
@@ -22,9 +23,11 @@ const TITLES: Record<Panel, string> = {
 const SCOPED: Panel[] = ['table', 'flame', 'instances', 'text'];
 
 export function Panels({ store }: { store: Store }): JSX.Element {
-  useStore(store, ({ state, trace }) => [state.panel, state.panelHeight, state.isPanelOpen, state.selection === null, state.range, state.scope, trace.kept.length, trace.losses.length]);
+  useStore(store, ({ state, trace }) => [state.panel, state.panelHeight, state.isPanelOpen, state.selection, state.range, state.scope, trace.kept.length, trace.losses.length]);
   const { panel, isPanelOpen } = store.state;
   const panelHeight = store.state.panelHeight || Math.round(Math.max(220, Math.min(460, innerHeight * 0.37)));
+  const { selection } = store.state;
+  const guarded = `${panel} ${selection ? `${selection.track} ${selection.from} ${selection.depth}` : ''}`;
   const tabs = useRef<HTMLDivElement>(null);
   const choose = (name: Panel): void => store.set({ panel: name, isPanelOpen: true }, true);
   const held = useRef<{ y: number; height: number } | null>(null);
@@ -71,9 +74,27 @@ export function Panels({ store }: { store: Store }): JSX.Element {
           {isPanelOpen ? '\u25be' : '\u25b4'}
         </button>
       </div>
-      {isPanelOpen && <div class="panel" role="tabpanel" id="panel" aria-labelledby={`tab-${panel}`}><Content store={store} panel={panel} /></div>}
+      {isPanelOpen && <div class="panel" role="tabpanel" id="panel" aria-labelledby={`tab-${panel}`}><Guard key={guarded}><Content store={store} panel={panel} /></Guard></div>}
     </section>
   );
+}
+
+/** Shows what went wrong in place of what is in it; a new key begins anew. */
+class Guard extends Component<{ children: ComponentChildren }, { error: Error | null }> {
+  override state = { error: null as Error | null };
+
+  static override getDerivedStateFromError(error: Error): { error: Error } {
+    return { error };
+  }
+
+  override componentDidCatch(error: Error): void {
+    console.error(error);
+  }
+
+  override render(): ComponentChildren {
+    const { error } = this.state;
+    return error ? <p class="empty">This can't be shown, by a fault of the page: {error.message}</p> : this.props.children;
+  }
 }
 
 function ScopeChoice({ store }: { store: Store }): JSX.Element {
