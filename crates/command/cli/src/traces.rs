@@ -5,9 +5,13 @@ use std::io;
 use std::path::Path;
 
 use everycall_analysis::counters::counted_doubts;
-use everycall_analysis::{NameOptions, NameWarning, NoPrices, OpenError, Selection, SymbolNames, TraceView};
+use everycall_analysis::{
+    Function, Functions, Grouping, NameOptions, NameWarning, NoPrices, OpenError, Profile, Selection,
+    SymbolNames, TraceView,
+};
 use everycall_export::{self as export, Calendar, Source as _, Times};
 use everycall_io::say;
+use everycall_patterns::NamePattern;
 use everycall_reader::TraceFile;
 use everycall_timeline::{TimelineEvent, Trace};
 use everycall_units::Several;
@@ -144,6 +148,38 @@ pub fn say_warnings(warnings: &[NameWarning]) {
     }
 }
 
+/// If it is the filter's pattern that lets no call through: what it could have been meant to match,
+/// as the end of a sentence.
+pub fn near_functions(view: &TraceView<'_>, filter: &export::Filter) -> Option<String> {
+    let pattern = filter.function.as_ref()?;
+    let mut profile = Profile::by(Grouping::Function);
+    profile.add_trace(view, &export::Filter { function: None, ..filter.clone() });
+    // Functions that are only called in calls that other options leave out.
+    let functions = profile.functions();
+    let is_meant = |function: &Function| {
+        [&function.name, &function.identity.name].iter().any(|name| pattern.is_match(name))
+    };
+    if profile.calls == 0 || functions.all().iter().any(is_meant) {
+        return None;
+    }
+    let plain = NamePattern::new(pattern.as_str().trim_matches(['^', '$'])).ok();
+    Some(plain.map_or_else(String::new, |plain| near(&plain, functions)))
+}
+
+/// Functions whose names are similar to a pattern, as the end of a sentence.
+pub fn near(pattern: &NamePattern, functions: &Functions) -> String {
+    let plain = |function: &Function| {
+        let name = &function.identity.name;
+        name.split('(').next().filter(|plain| !plain.is_empty()).unwrap_or(name).to_owned()
+    };
+    let names: Vec<String> = functions.all().iter().map(plain).collect();
+    match pattern.near(names.iter().map(String::as_str)).as_slice() {
+        [] => "; `everycall report FILE` lists those that were".to_owned(),
+        [one] => format!("; there is {one}"),
+        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
+    }
+}
+
 /// Explains why an output is empty.
 pub fn explain_emptiness(
     summary: &export::Summary,
@@ -161,6 +197,12 @@ pub fn explain_emptiness(
     } else if filter.values.is_some() && !view.has_values() {
         say!(
             "everycall: {} has no arguments and no results, on which --where depends; `everycall record --args` records them",
+            trace.display()
+        );
+    } else if let Some(near) = near_functions(view, filter) {
+        let pattern = filter.function.as_ref().map_or("", |pattern| pattern.as_str());
+        say!(
+            "everycall: no function that was called in {} matches --function `{pattern}`{near}",
             trace.display()
         );
     } else if has_calls(view) {

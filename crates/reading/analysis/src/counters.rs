@@ -27,7 +27,7 @@ const MEANINGS: [&str; counter::COUNT] = [
     "snapshot signals coalesced with one already in progress",
     "snapshots for signals that could not be written: no folder, no disk space, or too many at once",
     "events of fibers not recorded: no free ring",
-    "times that `everycall enable`, `disable` or `trace` changed which functions are recorded",
+    "times that a command (`enable`, `trace`, `trigger`, ...) changed which functions are recorded",
     "sites off at the end because their functions are not selected; their calls are missing",
     "threads whose calls are not in the counts of all calls: no disk space for them",
     "modules whose calls are not in the counts of all calls: no memory for them",
@@ -56,7 +56,6 @@ pub fn doubts(trace: &Trace<'_>) -> Vec<String> {
     };
     let threads: Vec<ThreadSummary> = trace.threads().iter().map(thread).collect();
     let cut = trace.threads().iter().filter(|thread| thread.is_cut).count();
-    let is_run = trace.session().is_none();
     let summary = Summary {
         traced: true,
         threads,
@@ -64,7 +63,7 @@ pub fn doubts(trace: &Trace<'_>) -> Vec<String> {
         is_incomplete: !trace.warnings().is_empty(),
         ..Summary::default()
     };
-    if cut == 0 && summary.is_complete(is_run) {
+    if cut == 0 && summary.is_complete(trace.is_of_run()) {
         return Vec::new();
     }
     let mut doubts = Vec::new();
@@ -93,7 +92,7 @@ pub fn counted_doubts(trace: &Trace<'_>) -> Vec<String> {
 /// leaves a time without calls.
 #[must_use]
 pub fn changed_selections(trace: &Trace<'_>) -> Option<String> {
-    let changed = Some(counter::SELECTIONS).filter(|_| trace.session().is_none());
+    let changed = Some(counter::SELECTIONS).filter(|_| trace.is_of_run());
     counted(&runtime_counts(trace), changed.into_iter()).next()
 }
 
@@ -108,6 +107,15 @@ pub fn gaps(gaps: u64) -> Option<String> {
 fn counted(counters: &[u64], numbers: impl Iterator<Item = usize>) -> impl Iterator<Item = String> {
     numbers.filter_map(|number| {
         let count = counters.get(number).copied().filter(|count| *count > 0)?;
-        Some(format!("{} {}", Count(count), meaning(number)?))
+        said(number, count)
     })
+}
+
+/// A counter with its meaning, as `1 time that ...` or `2 times that ...`.
+#[must_use]
+pub fn said(number: usize, count: u64) -> Option<String> {
+    let meaning = meaning(number)?;
+    let (first, rest) = meaning.split_once(' ')?;
+    let first = first.strip_suffix('s').filter(|_| count == 1).unwrap_or(first);
+    Some(format!("{} {first} {rest}", Count(count)))
 }

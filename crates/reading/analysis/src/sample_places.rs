@@ -51,7 +51,9 @@ const ENTRIES: [(&str, &str); 6] = [
     ("common_interrupt", "interrupts"),
 ];
 /// How names of everycall's functions begin in a traced program.
-const HOOKS: [&str; 2] = ["everycall_", "__everycall"];
+const HOOKS: [&str; 5] = ["everycall_", "__everycall", "__cyg_profile_func_", "__fentry__", "__return__"];
+/// How names of everycall's libraries begin, which stand before the program's.
+const LIBRARIES: &str = "libeverycall";
 
 /// The samples of a trace, and their places.
 pub struct SamplePlaces<'v> {
@@ -144,14 +146,18 @@ fn place_of(
     // Outside of the kernel, between the call's function and what runs.
     let called = itself.and_then(|itself| itself.checked_sub(1)).filter(|called| *called >= program);
     let called = called.and_then(|called| frames.get(called));
-    let is_hook = |frame: &FrameName| HOOKS.iter().any(|begin| frame.name.starts_with(begin));
+    // What everycall does: its hooks, and what its libraries ask the kernel by themselves.
+    let is_ours = |frame: &Rc<FrameName>| {
+        frame.module.starts_with(LIBRARIES) || HOOKS.iter().any(|begin| frame.name.starts_with(begin))
+    };
+    let inside = frames.get(program..itself.unwrap_or(program)).unwrap_or_default();
+    if frames.get(program).into_iter().chain(inside).any(is_ours) {
+        return SamplesIn { name: "hooks of everycall".to_owned(), ..SamplesIn::default() };
+    }
     if program > 0 {
         let (name, module) = (why_kernel(&frames[..program]), KERNEL.to_owned());
         let called = called.map(|called| called.name.clone());
         return SamplesIn { name, module, called, ..SamplesIn::default() };
-    }
-    if is_hook(leaf) || called.is_some_and(|called| is_hook(called)) {
-        return SamplesIn { name: "hooks of everycall".to_owned(), ..SamplesIn::default() };
     }
     if itself == Some(0) {
         let inlined = leaf.inlined.last().filter(|inlined| **inlined != of.name);

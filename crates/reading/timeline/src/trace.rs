@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use everycall_format::tasks;
 use everycall_reader::{
     Child, CodeRange, Counts, Dropped, Error, Frames, KeptCall, Memory, Meta, Module, Process,
-    ProcessCalibration, ProcessEnd, Recording, SampledStacks, Sched, Session, Snapshot, Source, ThreadKey,
-    Trigger, ValueCounts, Warning,
+    ProcessCalibration, ProcessEnd, Reason, Recording, SampledStacks, Sched, Session, Snapshot, Source,
+    ThreadKey, Trigger, ValueCounts, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -226,6 +226,14 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.source.recording().session.as_ref()
+    }
+
+    /// Whether it is of a program's whole run: not a moment that was asked for, kept calls alone, or
+    /// a session.
+    #[must_use]
+    pub fn is_of_run(&self) -> bool {
+        let is_end = |snapshot: &Snapshot| matches!(snapshot.reason, Reason::ProcessEnd | Reason::Stream);
+        self.session().is_none() && self.source.recording().snapshots.iter().any(is_end)
     }
 
     /// Kept calls, in the order of their ends.

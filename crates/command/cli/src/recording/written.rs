@@ -233,7 +233,8 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
         writeln!(
             out,
             "everycall: nothing was traced: no program with everycall's runtime was started. Build it through the prefix, \
-             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; if an untraced program loads traced libraries or plugins, add --preload; \
+             as in `everycall cc -- g++ -O2 -g app.cpp -o app`, or record it as it is, also if a script starts it: `everycall record --untouched`; \
+             if an untraced program loads traced libraries or plugins, add --preload; \
              {file} contains no calls"
         )?;
         return warnings(out, summary);
@@ -349,12 +350,12 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
         writeln!(out, "  lost: {} within the recorded time", Several(summary.lost(), "event", "events"))?;
     }
     for (number, count) in summary.counters.into_iter().enumerate() {
-        let Some(meaning) = counters::meaning(number) else { continue };
+        let Some(said) = counters::said(number, count) else { continue };
         // Children are listed by themselves.
         if count == 0 || matches!(number, counter::FORKED_CHILDREN | counter::STALL_TICKS) {
             continue;
         }
-        writeln!(out, "  {}: {meaning}", Count(count))?;
+        writeln!(out, "  {said}")?;
     }
     if summary.counters[counter::THREADS_UNTRACED] > 0 {
         writeln!(out, "  at most {} threads can be recorded", summary.thread_capacity)?;

@@ -150,8 +150,16 @@ pub fn hook(
     })
     .map_err(failed)?;
     for (file, hooked) in planned.iter().zip(hooked) {
+        let small = match file.small {
+            0 => String::new(),
+            small => {
+                // Other verbs than `attach` have no such option.
+                let more = if start == Start::On { " (--all takes them)" } else { "" };
+                format!("; {} of less than {} bytes are left out{more}", Count(small), choice.least_size)
+            }
+        };
         say!(
-            "everycall: {}: {} {} of {}",
+            "everycall: {}: {} {} of {}{small}",
             file.path.display(),
             if start == Start::On { "recording" } else { "hooks in" },
             Count(hooked),

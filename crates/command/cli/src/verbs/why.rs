@@ -7,7 +7,7 @@ use everycall_analysis::{Function, Profile, TraceView};
 use everycall_patterns::NamePattern;
 use everycall_why::{Question, Style, Why, why};
 
-use super::report::{Load, ONLY_COUNTED, is_meant, near, pattern};
+use super::report::{Load, ONLY_COUNTED, is_meant, pattern};
 use crate::arguments::{FilterArguments, TextFormat, WhyArguments};
 use crate::exit_code;
 use crate::failure::Failure;

@@ -10,14 +10,12 @@ use everycall_analysis::{
 };
 use everycall_export::{Filter, Source as _, end_ns};
 use everycall_io::say;
-use everycall_patterns::NamePattern;
 use everycall_reader::Source as _;
 use everycall_timeline::{Clock, Trace};
 use everycall_units::Duration;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::meant::near;
 use super::notes;
 use super::whole::WholeProcess;
 use crate::arguments::{FilterArguments, ReportArguments, SymbolArguments, TableFormat};
@@ -362,7 +360,7 @@ impl Load {
             return traces::say_no_label(&label.name, path);
         }
         let path = path.display();
-        if let Some(near) = self.near_functions(view) {
+        if let Some(near) = traces::near_functions(view, &self.filter) {
             say!(
                 "everycall: no function that was called in {path} matches --function `{}`{near}",
                 self.filter.function.as_ref().map_or("", Regex::as_str)
@@ -386,24 +384,6 @@ impl Load {
         } else {
             say!("everycall: {path} contains no calls; `everycall info {path}` shows what was recorded");
         }
-    }
-
-    /// If it is the filter's pattern that lets no call through: what it could have been meant to
-    /// match, as the end of a sentence.
-    fn near_functions(&self, view: &TraceView<'_>) -> Option<String> {
-        let pattern = self.filter.function.as_ref()?;
-        let mut profile = Profile::by(Grouping::Function);
-        profile.add_trace(view, &Filter { function: None, ..self.filter.clone() });
-        // Functions that are only called in calls that other options leave out.
-        let functions = profile.functions();
-        let is_meant = |function: &Function| {
-            [&function.name, &function.identity.name].iter().any(|name| pattern.is_match(name))
-        };
-        if profile.calls == 0 || functions.all().iter().any(is_meant) {
-            return None;
-        }
-        let plain = NamePattern::new(pattern.as_str().trim_matches(['^', '$'])).ok();
-        Some(plain.map_or_else(String::new, |plain| near(&plain, functions)))
     }
 
     /// Reports what the numbers lack.

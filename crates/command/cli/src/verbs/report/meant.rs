@@ -6,6 +6,7 @@ use everycall_patterns::NamePattern;
 use crate::arguments::ReportArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::traces::near;
 
 /// A pattern as `--trigger` and `enable` take it: a name with `*` and `?`, or `/REGEX/`.
 pub fn pattern(text: &str) -> Result<NamePattern, Failure> {
@@ -31,18 +32,4 @@ pub fn nothing_matches(pattern: &NamePattern, functions: &Functions, arguments: 
         exit_code::FAILED,
         format!("no function that was called in {} matches `{pattern}`{near}", files.join(", ")),
     )
-}
-
-/// Functions whose names are similar to a pattern, as the end of a sentence.
-pub fn near(pattern: &NamePattern, functions: &Functions) -> String {
-    let plain = |function: &Function| {
-        let name = &function.identity.name;
-        name.split('(').next().filter(|plain| !plain.is_empty()).unwrap_or(name).to_owned()
-    };
-    let names: Vec<String> = functions.all().iter().map(plain).collect();
-    match pattern.near(names.iter().map(String::as_str)).as_slice() {
-        [] => "; `everycall report FILE` lists those that were".to_owned(),
-        [one] => format!("; there is {one}"),
-        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
-    }
 }

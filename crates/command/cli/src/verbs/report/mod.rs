@@ -38,7 +38,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Room, print_as};
 pub use load::{Load, Run, mixed};
-pub use meant::{is_meant, near, pattern};
+pub use meant::{is_meant, pattern};
 pub use rows::heading;
 use rows::{ROWS, limit, room, usual_sort};
 pub use views::ONLY_COUNTED;
