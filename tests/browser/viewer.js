@@ -374,6 +374,10 @@ class Visit {
     this.equal([selection?.track, selection?.depth, selection?.from], [last.track, last.depth, last.from], 'the selection behind a click on a kept call');
     this.check(view.from <= last.from && last.from < view.to, 'the kept call is not in view');
     await this.shot('kept');
+    // Its panel has its labels, of which some are numbers.
+    await this.tab('call');
+    await this.until((text) => document.querySelector('#panel').innerText.includes(text), 'kept call')
+      .catch(() => this.problems.push("the panel of a kept call doesn't show its label"));
     await page.keyboard.press('Escape');
   }
 

@@ -391,7 +391,7 @@ fn views() {
     let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/phases.c")).unwrap();
     place.write("phases.c", &source);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "phases.c", "-pthread"], "phases");
-    let recording = place.record(&["--states"], &program, &[]);
+    let recording = place.record(&["--states", "--trigger", "sleeps > 1ms"], &program, &[]);
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "early.c", "-pthread"], "early");
     // Of one of its functions, only the number of calls is known.
     let overwritten = place.record(&["--ring-size", "64K"], &program, &[]);

@@ -109,6 +109,7 @@ pub fn replay(
         lines: 0,
         is_first: true,
         calls: Vec::new(),
+        since_ns: filter.bounds(source).0,
     };
     driver::run(source, names, filter, &mut |_| {}, page)
 }
@@ -116,6 +117,8 @@ pub fn replay(
 struct Page<'a> {
     sink: Portions<'a>,
     style: ReplayStyle,
+    /// When the window begins: what a call did before isn't shown.
+    since_ns: u64,
     moments: Moments<'a>,
     /// By function; empty for those that weren't shown yet.
     labels: Vec<Label>,
@@ -369,6 +372,7 @@ impl Page<'_> {
         let remark = match start {
             Start { cut: true, .. } => "began earlier",
             Start { caller_unsure: true, .. } => text::CALLER_UNSURE,
+            _ if start_ns < self.since_ns => "earlier calls in it aren't shown",
             _ => "",
         };
         let rest = number.len() + if remark.is_empty() { 2 } else { remark.len() + 4 };

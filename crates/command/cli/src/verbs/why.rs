@@ -56,7 +56,7 @@ fn answer(
         let functions = profile.functions();
         match wanted.filter(|wanted| !functions.all().iter().any(|function| is_meant(wanted, function))) {
             Some(wanted) => {
-                let near = near(wanted, functions);
+                let near = traces::near(wanted, functions);
                 let path = path.display();
                 Failure::new(
                     exit_code::FAILED,

@@ -5,9 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use everycall_analysis::stored::{self, StoredRun};
-use everycall_analysis::{
-    Function, Grouping, NameOptions, Order, OwnSamples, Profile, SymbolNames, TraceView,
-};
+use everycall_analysis::{Grouping, NameOptions, Order, OwnSamples, Profile, SymbolNames, TraceView};
 use everycall_export::{Filter, Source as _, end_ns};
 use everycall_io::say;
 use everycall_reader::Source as _;
