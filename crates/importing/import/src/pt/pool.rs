@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread::{Builder, scope};
+use std::thread::{Builder, panicking, scope};
 
 use super::decode::{Task, Worker};
 use super::world::World;
@@ -24,7 +24,19 @@ pub(crate) struct Pool<'w> {
 
 enum How<'w> {
     Here(Box<Worker<'w>>, VecDeque<Box<Task>>),
-    Threads(Sender<Box<Task>>, Receiver<Box<Task>>),
+    /// `None` comes from a thread that ends by a panic, with the piece that it had.
+    Threads(Sender<Box<Task>>, Receiver<Option<Box<Task>>>),
+}
+
+/// Tells that its thread ends by a panic: whoever waits for its piece would wait for ever.
+struct OnPanic<'d>(&'d Sender<Option<Box<Task>>>);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if panicking() {
+            let _ = self.0.send(None);
+        }
+    }
 }
 
 impl Pool<'_> {
@@ -45,7 +57,7 @@ impl Pool<'_> {
                 worker.run(&mut task, self.most);
                 Some(task)
             }
-            How::Threads(_, done) => done.recv().ok(),
+            How::Threads(_, done) => done.recv().ok().flatten(),
         }
     }
 }
@@ -73,12 +85,13 @@ pub(crate) fn with_pool<'w, T>(
         for id in 0..threads {
             let (jobs, done) = (&jobs, done.clone());
             let work = move || {
+                let _told = OnPanic(&done);
                 let mut worker = Worker::new(id, world);
                 loop {
                     let task = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(mut task) = task else { return };
                     worker.run(&mut task, most);
-                    if done.send(task).is_err() {
+                    if done.send(Some(task)).is_err() {
                         return;
                     }
                 }
