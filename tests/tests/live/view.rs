@@ -1,6 +1,7 @@
 //! `everycall view` of programs that run: what its page gets is what the program has called so far.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use everycall_tests::viewer::Viewer;
 use everycall_tests::{Mode, Place, Standing, TraceView, everycall, wait};

@@ -2,7 +2,6 @@
 
 use everycall_analysis::counters::counted_doubts;
 use everycall_analysis::{KeptCall, Notes, TraceView};
-use everycall_export::Source as _;
 use everycall_timeline::StateTimes;
 use everycall_units::{Count, Duration, Several};
 

@@ -395,6 +395,11 @@ fn sessions_bring_hooks_into_a_process() {
         drop(child.stdin.take());
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
+    // A program that has small functions alone.
+    let text = String::from_utf8(here.read("slow.c")).unwrap().replace(" + large(a)", "");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains("STEP")).collect();
+    here.write("slow.c", lines.join("\n") + "\n");
+    assert_eq!(here.shell("gcc -O1 -g slow.c -o slow").code, Some(0));
     for verb in ["follow PID request --for 200ms", "enable PID request"] {
         let input = std::process::Stdio::piped();
         let mut child = std::process::Command::new(here.path("slow")).stdin(input).spawn().unwrap();
