@@ -21,9 +21,8 @@ use everycall_format::event::Word;
 use everycall_format::label;
 use everycall_ring::{Control, state};
 
+/// A forked child has it, too.
 static STACK: Stack = Stack::new();
-/// Whether the stack is mapped. A forked child has it, too.
-static HAS_STACK: AtomicU32 = AtomicU32::new(0);
 /// The budget, in millionths; 0 if there is none.
 static BUDGET: AtomicU32 = AtomicU32::new(0);
 /// Cost of an event, in picoseconds. Measured once; a forked child runs on the same machine.
@@ -139,10 +138,14 @@ pub(crate) fn start(process: &'static Process) -> bool {
         return true;
     }
     let mask = system::set_signal_mask(u64::MAX);
-    let has_stack = HAS_STACK.swap(1, Relaxed) != 0 || STACK.map();
     let argument = core::ptr::from_ref(process) as u64;
-    let is_started =
-        has_stack && !matches!(helper::start(&STACK, &process.governor, govern, argument), Started::Failed);
+    let is_started = match STACK.prepare() {
+        Started::Busy => true,
+        Started::Failed => false,
+        Started::Yes => {
+            !matches!(helper::start(&STACK, &process.governor, govern, argument), Started::Failed)
+        }
+    };
     system::set_signal_mask(mask);
     is_started
 }

@@ -38,9 +38,8 @@ const LOOK_MS: usize = 1000;
 const SETTLING_MS: usize = 10;
 const PLACES: usize = CONNECTIONS as usize;
 
+/// Not wiped in a forked child, which has it, too.
 static STACK: Stack = Stack::new();
-/// Whether the stack is mapped. Not wiped in a forked child, which has it, too.
-static HAS_STACK: AtomicU32 = AtomicU32::new(0);
 /// Whether the process records something else than at its start because of what others have asked,
 /// so that only the thread can change it back.
 static IS_CHANGED: AtomicU32 = AtomicU32::new(0);
@@ -63,10 +62,14 @@ pub(crate) fn start(process: &'static Process) {
         return;
     }
     let mask = system::set_signal_mask(u64::MAX);
-    let has_stack = HAS_STACK.swap(1, Relaxed) != 0 || STACK.map();
-    let is_started = has_stack
-        && !loaded_modules::is_filtered()
-        && !matches!(helper::start(&STACK, &process.listener, listen, argument), Started::Failed);
+    let is_started = match STACK.prepare() {
+        Started::Busy => true,
+        Started::Failed => false,
+        Started::Yes => {
+            !loaded_modules::is_filtered()
+                && !matches!(helper::start(&STACK, &process.listener, listen, argument), Started::Failed)
+        }
+    };
     system::set_signal_mask(mask);
     if !is_started {
         process.arena().control_asked().store(0, Relaxed);
@@ -79,6 +82,7 @@ pub(crate) fn start(process: &'static Process) {
 /// with its functions off gets the thread at once.
 pub(crate) unsafe extern "C" fn in_forked_child() {
     wiped::begin_child();
+    STACK.forget_unfinished();
     let Some(process) = process::process() else { return };
     let is_silent = recording::is_disabled()
         || !selection::is_base_on()
@@ -89,7 +93,7 @@ pub(crate) unsafe extern "C" fn in_forked_child() {
     }
     let argument = core::ptr::from_ref(process) as u64;
     let mask = system::set_signal_mask(u64::MAX);
-    if HAS_STACK.swap(1, Relaxed) != 0 || STACK.map() {
+    if matches!(STACK.prepare(), Started::Yes) {
         let _ = helper::start(&STACK, &process.listener, listen_in_child, argument);
     }
     system::set_signal_mask(mask);

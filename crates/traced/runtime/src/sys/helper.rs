@@ -20,8 +20,11 @@ const STACK_SIZE: u64 = 128 << 10;
 /// word when the thread is gone.
 const FLAGS: usize = 0x100 | 0x200 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;
 
-/// The upper end of a stack for one helper at a time, or 0 if there is none.
+/// The upper end of a stack for one helper at a time, 0 if there is none, or [`MAPPING`].
 pub(crate) struct Stack(AtomicU64);
+
+/// In place of a stack's end while a thread maps it.
+const MAPPING: u64 = 1;
 
 impl Stack {
     pub(crate) const fn new() -> Stack {
@@ -41,7 +44,28 @@ impl Stack {
     }
 }
 
-/// The result of starting a helper.
+impl Stack {
+    /// Maps the stack if there is none yet. `Busy`: another thread is about to, and starts the
+    /// helper.
+    pub(crate) fn prepare(&self) -> Started {
+        match self.0.compare_exchange(0, MAPPING, Relaxed, Relaxed) {
+            Err(MAPPING) => Started::Busy,
+            Err(_) => Started::Yes,
+            Ok(_) if self.map() => Started::Yes,
+            Ok(_) => {
+                self.0.store(0, Relaxed);
+                Started::Failed
+            }
+        }
+    }
+
+    /// In a forked child: the thread that was mapping it is the parent's.
+    pub(crate) fn forget_unfinished(&self) {
+        let _ = self.0.compare_exchange(MAPPING, 0, Relaxed, Relaxed);
+    }
+}
+
+/// The result of starting a helper, or of making it ready.
 pub(crate) enum Started {
     Yes,
     /// Another helper uses the stack.
@@ -59,7 +83,7 @@ pub(crate) fn start(
     argument: u64,
 ) -> Started {
     let top = stack.0.load(Relaxed);
-    if top == 0 {
+    if top <= MAPPING {
         return Started::Failed;
     }
     if running.compare_exchange(0, u32::MAX, AcqRel, Relaxed).is_err() {
@@ -77,4 +101,24 @@ pub(crate) fn start(
 pub(crate) fn begin() {
     system::close_all();
     system::be_ordinary();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_mapped_once_and_waited_for_by_nobody() {
+        let stack = Stack::new();
+        // Another thread is about to map it.
+        stack.0.store(MAPPING, Relaxed);
+        assert!(matches!(stack.prepare(), Started::Busy));
+        // A child of that moment has no such thread.
+        stack.forget_unfinished();
+        assert!(matches!(stack.prepare(), Started::Yes));
+        let top = stack.0.load(Relaxed);
+        assert!(top > MAPPING && matches!(stack.prepare(), Started::Yes));
+        stack.forget_unfinished();
+        assert_eq!(stack.0.load(Relaxed), top);
+    }
 }
