@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::functions::{AllCalls, FunctionTable};
 use crate::levels::Levels;
 use crate::marks::Marks;
-use crate::sampled::{Run, Runs};
+use crate::sampled::Runs;
 use crate::series::Series;
 use crate::sketch::{PARTS_MIN, Sketch};
 use crate::stops::Stops;
@@ -114,14 +114,6 @@ pub(crate) struct Track {
     pub is_in_order: bool,
     /// Places from which reading can continue.
     pub stops: Stops,
-}
-
-impl Track {
-    /// Adds sampled stacks. There is room for what lies below the innermost calls.
-    pub fn add_samples(&mut self, runs: impl Iterator<Item = Run>) {
-        let depth = &mut self.depth;
-        self.samples.extend(runs.inspect(|run| *depth = (*depth).max(run.depth + 1)));
-    }
 }
 
 /// A call that is open.

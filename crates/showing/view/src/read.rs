@@ -155,7 +155,7 @@ pub(crate) fn read(file: &File, functions: &SharedFunctions) {
             let is_last = batch.len() < BATCH;
             reading.add(&batch, &mut checkpoints, is_last, &mut stops);
             if let (Some(sampling), Some(mut track)) = (&mut sampling, file.track_mut(thread)) {
-                track.add_samples(sampling.take(is_last));
+                track.samples.extend(sampling.take(is_last));
             }
             stops.keep(file);
             file.read_events.fetch_add(batch.len() as u64, Ordering::Relaxed);

@@ -36,6 +36,8 @@ pub(crate) struct Runs {
     width: u64,
     /// The longest of them.
     longest: u64,
+    /// Levels that they need.
+    depths: usize,
 }
 
 impl Runs {
@@ -43,6 +45,7 @@ impl Runs {
     pub fn extend(&mut self, runs: impl Iterator<Item = Run>) {
         for run in runs {
             self.longest = self.longest.max(run.to.saturating_sub(run.at));
+            self.depths = self.depths.max(run.depth + 1);
             self.runs.push(run);
         }
         while self.runs.len() >= KEPT_MAX && self.width < u64::MAX / 8 {
@@ -55,6 +58,11 @@ impl Runs {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
+    }
+
+    /// Levels of a track that they need, from the outermost calls on.
+    pub fn depths(&self) -> usize {
+        self.depths
     }
 
     /// All runs that may reach into a window.
@@ -195,7 +203,7 @@ mod tests {
             let found = runs.within(0, 1000, pixels).into_iter();
             found.map(|run| (run.at, run.to, run.depth, run.text.to_string(), run.count)).collect::<Vec<_>>()
         };
-        assert_eq!(shown(1000).len(), 5);
+        assert_eq!((shown(1000).len(), runs.depths()), (5, 4));
         assert_eq!(
             shown(10),
             [

@@ -12,7 +12,7 @@ use super::Answered;
 use super::draw::begin_ns;
 use crate::cell::Cell;
 use crate::facts::{FileFacts, ProcessFacts, TrackFacts};
-use crate::file::{File, lock};
+use crate::file::{File, Track, lock};
 use crate::functions::FunctionFacts;
 use crate::glance::Glance;
 use crate::library::{Library, OpenFile};
@@ -260,7 +260,8 @@ fn track(file: &File, index: usize) -> TrackFacts {
     let info = file.indices.get(index).and_then(|at| file.trace.threads().get(*at));
     let reach = info.and_then(|info| info.reach);
     let known = file.track(index);
-    let depth = known.as_ref().map_or(0, |track| track.levels.depths().max(track.open.len()));
+    let depths = |track: &Track| track.levels.depths().max(track.open.len()).max(track.samples.depths());
+    let depth = known.as_ref().map_or(0, |track| depths(track));
     let is_read = known.as_ref().is_some_and(|track| track.is_complete);
     let sketch = file.sketch.as_ref().filter(|_| !is_read);
     let depth = depth.max(sketch.map_or(0, |sketch| sketch.depth(index)));
