@@ -291,14 +291,24 @@ impl<'a> Pairing<'a> {
         };
         let at_ns = from_ns + part * (length / parts.max(1)).min(step_max);
         self.state.now_ns = at_ns.max(self.state.now_ns);
-        if let StepKind::Entry(_) | StepKind::Exit(_) | StepKind::UnknownEntry(_) | StepKind::UnknownExit(_) =
-            step.kind
-        {
-            let at_ns = self.state.now_ns;
-            let (from_ns, until_ns) = (from_ns.min(at_ns), until_ns.max(at_ns));
-            out.push(TimelineEvent::Unstamped(Unstamped { at_ns, from_ns, until_ns }));
+        let place = out.len();
+        let is_behind_jump = self.state.jumped.is_some();
+        let is_call = matches!(
+            step.kind,
+            StepKind::Entry(_) | StepKind::Exit(_) | StepKind::UnknownEntry(_) | StepKind::UnknownExit(_)
+        );
+        let at_ns = self.state.now_ns;
+        let (from_ns, until_ns) = (from_ns.min(at_ns), until_ns.max(at_ns));
+        let unstamped = TimelineEvent::Unstamped(Unstamped { at_ns, from_ns, until_ns });
+        if is_call && !is_behind_jump {
+            out.push(unstamped);
         }
         self.act(step, ticks, out);
+        if is_call && is_behind_jump {
+            // The time after the jump comes first: it began earlier.
+            let is_first = matches!(out.get(place), Some(TimelineEvent::Untraced(_)));
+            out.insert(place + usize::from(is_first), unstamped);
+        }
     }
 
     #[inline]

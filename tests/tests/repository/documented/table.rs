@@ -408,6 +408,14 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--call-graph dwarf", Not("perf's option: why it shows nothing there")),
     ("--results FUNCTION", So("everycall record --results main -q -o results.ect -- ./app args")),
     (
+        "--results 'save(returned, errno)'",
+        So("everycall record --results 'main(returned, errno)' -q -o results.ect -- ./app args"),
+    ),
+    ("--results open", Not("needs a C library that was built with the prefix, or its debug information")),
+    ("--where 'errno == ENOENT'", Not("needs calls of the C library that fail")),
+    ("--where 'threw == \"std::out_of_range\"'", Not("needs calls that throw")),
+    ("report --by 'handle(threw)'", Not("needs calls that throw")),
+    (
         "--args-text 200",
         So("everycall record --args-text 200 --args handle_request -q -o args.ect -- ./app args"),
     ),
