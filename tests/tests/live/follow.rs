@@ -80,8 +80,9 @@ fn followed(text: &str) -> BTreeMap<String, Vec<Shown>> {
         let is_unwound = call.contains("unwound");
         let calls = threads.entry(name.clone()).or_default();
         let open = open.entry(thread.to_owned()).or_default();
-        let plain =
-            call.trim_start_matches("} ").trim_start_matches("=> ").split(" #").next().unwrap().to_owned();
+        let plain = call.trim_start_matches("} ").trim_start_matches("=> ").split(" #").next().unwrap();
+        // What a call threw isn't known when it begins.
+        let plain = plain.split(" threw ").next().unwrap().to_owned();
         if call.starts_with("} ") {
             let begun = open.pop().unwrap_or_else(|| panic!("ends without a begin: {line}"));
             assert_eq!(calls[begun].1, plain, "{line}");

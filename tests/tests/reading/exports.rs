@@ -327,6 +327,8 @@ columns = re.findall('^\\\\| (`.*?) \\\\|', open(document).read(), re.M)
 columns = [name for row in columns for name in re.findall('`(.*?)`', row)]
 # Those of traces with bounds of durations.
 for name in ['duration_low_ns', 'duration_high_ns']: columns.remove(name)
+# The program throws, so its calls have results.
+columns += ['arguments', 'result']
 assert sorted(columns) == sorted(duckdb.sql(f\"select * from '{file}'\").columns), columns
 print(json.dumps(duckdb.sql('select function, sum(calls)::bigint, sum(total_ns)::bigint, sum(own_ns)::bigint from functions group by function').fetchall()))
 # Each caller is open when its callee begins.
