@@ -389,8 +389,8 @@ print(json.dumps([dict(zip(table.columns, row))[name] for row in table.fetchall(
         let printed = successful(Command::new(python).args(["-c", script]).arg(table));
         let theirs: Vec<Value> = serde_json::from_str(&printed).expect("values");
         // Parquet has real time with --clock wall only.
-        let columns = "blocked_ns, depth, duration_ns, file, function, id, kind, line, module, other_tid, own_ns, parent, pid, process, \
-                       real_value, recursion, remarks, runnable_ns, start_ns, null as start_realtime_ns, thread, tid, value";
+        let columns = "arguments, blocked_ns, depth, duration_ns, file, function, id, kind, line, module, other_tid, own_ns, parent, pid, process, \
+                       real_value, recursion, remarks, result, runnable_ns, start_ns, null as start_realtime_ns, thread, tid, value";
         let order = "kind, pid, process, tid, thread, id nulls last, parent nulls last, depth, recursion nulls last, start_ns, duration_ns nulls last, own_ns nulls last, function nulls last, value nulls last";
         let ours = sql(place, options, &[file], &format!("select {columns} from events order by {order}"));
         assert!(ours.len() > 1000 || !options.is_empty(), "{}", ours.len());
